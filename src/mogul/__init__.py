@@ -1,0 +1,58 @@
+"""mogul: multi-output Gaussian processes with neural likelihoods."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mogul import metrics, models, nonlinearities
+    from mogul.data import Dataset
+    from mogul.errors import MogulError, MogulWarning
+    from mogul.objective import Analytic, Elbo, MonteCarlo
+    from mogul.prediction import Prediction
+    from mogul.training import Fitted, TrainingConfig, fit
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Analytic",
+    "Dataset",
+    "Elbo",
+    "Fitted",
+    "MogulError",
+    "MogulWarning",
+    "MonteCarlo",
+    "Prediction",
+    "TrainingConfig",
+    "__version__",
+    "fit",
+    "metrics",
+    "models",
+    "nonlinearities",
+]
+
+_HOMES = {
+    "Analytic": "mogul.objective",
+    "Dataset": "mogul.data",
+    "Elbo": "mogul.objective",
+    "Fitted": "mogul.training",
+    "MogulError": "mogul.errors",
+    "MogulWarning": "mogul.errors",
+    "MonteCarlo": "mogul.objective",
+    "Prediction": "mogul.prediction",
+    "TrainingConfig": "mogul.training",
+    "fit": "mogul.training",
+}
+_ROOMS = {"metrics", "models", "nonlinearities"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: torch alone takes over a second, and `mogul --help` needs none."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _ROOMS:
+        return import_module(f"mogul.{name}")
+    raise AttributeError(f"module 'mogul' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

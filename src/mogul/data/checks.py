@@ -1,0 +1,86 @@
+"""From what a user has to finite matrices with names, or an error that says what to change."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mogul.errors import DataError, ShapeError
+
+Matrix = npt.NDArray[np.float64]
+
+
+def as_matrix(values: Any, name: str) -> tuple[Matrix, list[str]]:
+    """A 2-D float64 array and its column names, from an array, a tensor, a list of lists or a DataFrame."""
+    columns = getattr(values, "columns", None)
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    if columns is not None and hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    try:
+        raw = np.asarray(values)
+    except ValueError:
+        raise ShapeError(
+            f"{name} must be (rows, columns); got rows of different lengths. Give every row the same number of values."
+        ) from None
+    if raw.ndim != 2:
+        remedy = f"For one column use {name}[:, None]." if raw.ndim == 1 else "Flatten it to two axes."
+        raise ShapeError(f"{name} must be (rows, columns); got shape {raw.shape}. {remedy}")
+    if 0 in raw.shape:
+        raise ShapeError(f"{name} must have at least one row and one column; got shape {raw.shape}. Give some data.")
+    names = [str(column) for column in columns] if columns is not None else _numbered(name, raw.shape[1])
+    return _as_float(raw, name, names), names
+
+
+def require_finite_inputs(x: Matrix, names: list[str]) -> None:
+    """Inputs must be finite: there is no value to put in place of a missing one."""
+    bad = np.argwhere(~np.isfinite(x))
+    if len(bad):
+        row, column = bad[0]
+        raise DataError(
+            f"Inputs must be finite; column {names[column]!r} holds {x[row, column]} in row {row} "
+            f"({len(bad)} such values in all). Drop those rows, or fill them in."
+        )
+
+
+def require_usable_outputs(y: Matrix, names: list[str]) -> None:
+    """Outputs may be missing (NaN), but not infinite, and none may be missing everywhere."""
+    infinite = np.argwhere(np.isinf(y))
+    if len(infinite):
+        row, column = infinite[0]
+        raise DataError(
+            f"Outputs must be finite or NaN (missing); column {names[column]!r} holds {y[row, column]} in row {row}. "
+            "Put NaN where a value is unknown."
+        )
+    empty = [name for name, missing in zip(names, np.isnan(y).all(axis=0), strict=True) if missing]
+    if empty:
+        raise DataError(
+            f"Each output must have at least one value; column {empty[0]!r} is NaN in all {len(y)} rows. Drop that column."
+        )
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [f"{name.lower()}{column}" for column in range(count)]
+
+
+def _as_float(raw: npt.NDArray[Any], name: str, names: list[str]) -> Matrix:
+    if raw.dtype.kind in "fiub":
+        return raw.astype(np.float64)
+    if raw.dtype.kind == "O":
+        for column, label in enumerate(names):
+            for row, value in enumerate(raw[:, column]):
+                if isinstance(value, str | bytes) or not _is_number(value):
+                    raise DataError(
+                        f"{name} must be numbers; column {label!r} holds {value!r} in row {row}. "
+                        "Encode it as numbers, or leave the column out."
+                    )
+        return np.array([[np.nan if _is_missing(value) else float(value) for value in row] for row in raw])
+    raise DataError(f"{name} must be real numbers; got {raw.dtype} data. Encode it as numbers.")
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ in {"NAType", "NaTType"}
+
+
+def _is_number(value: Any) -> bool:
+    return _is_missing(value) or isinstance(value, int | float | np.number | np.bool_)

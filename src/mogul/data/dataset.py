@@ -1,0 +1,120 @@
+"""Data as people have them, checked once, and the scaling that models see them through."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from mogul.data.batches import Batch
+from mogul.data.checks import Matrix, as_matrix, require_finite_inputs, require_usable_outputs
+from mogul.errors import ConfigError, ShapeError
+
+
+class Dataset:
+    """Inputs x (N, D) and outputs y (N, P), in their own units; NaN in y is a missing output.
+
+    Args:
+        x: array, tensor or DataFrame of finite numbers.
+        y: the same, where NaN means missing.
+
+    Example:
+        >>> data = Dataset([[0.0], [1.0], [2.0]], [[1.0, 2.0], [3.0, float("nan")], [5.0, 6.0]])
+        >>> data.num_rows, data.num_inputs, data.num_outputs, data.num_missing
+        (3, 1, 2, 1)
+    """
+
+    def __init__(self, x: Any, y: Any) -> None:
+        self.x, self.input_names = as_matrix(x, "X")
+        self.y, self.output_names = as_matrix(y, "Y")
+        if len(self.x) != len(self.y):
+            raise ShapeError(
+                f"X and Y must have the same number of rows; got {len(self.x)} and {len(self.y)}. "
+                "Each row of X belongs to the row of Y at the same place."
+            )
+        require_finite_inputs(self.x, self.input_names)
+        require_usable_outputs(self.y, self.output_names)
+
+    @property
+    def num_rows(self) -> int:
+        """The number N of rows."""
+        return len(self.x)
+
+    @property
+    def num_inputs(self) -> int:
+        """The number D of inputs."""
+        return int(self.x.shape[1])
+
+    @property
+    def num_outputs(self) -> int:
+        """The number P of outputs."""
+        return int(self.y.shape[1])
+
+    @property
+    def num_missing(self) -> int:
+        """How many output values are missing."""
+        return int(np.isnan(self.y).sum())
+
+    def split(self, test_share: float, seed: int) -> tuple["Dataset", "Dataset"]:
+        """Random rows for training and for testing."""
+        num_test = round(test_share * self.num_rows)
+        if not 0 < num_test < self.num_rows:
+            raise ConfigError(
+                f"test_share must leave rows on both sides; {test_share} of {self.num_rows} rows is {num_test}. "
+                "Choose a share between 0 and 1."
+            )
+        order = np.random.default_rng(seed).permutation(self.num_rows)
+        return self.rows(order[num_test:]), self.rows(order[:num_test])
+
+    def rows(self, index: np.typing.NDArray[np.int64]) -> "Dataset":
+        """The rows at these places, with the same names."""
+        part = Dataset(self.x[index], self.y[index])
+        part.input_names, part.output_names = self.input_names, self.output_names
+        return part
+
+
+@dataclass(frozen=True)
+class Standardiser:
+    """Shift and scale per column, learnt on training data."""
+
+    shift: Float[np.ndarray, "K"]
+    scale: Float[np.ndarray, "K"]
+
+    @staticmethod
+    def of(values: Matrix) -> "Standardiser":
+        """Mean and standard deviation of each column, over what is there; a constant column keeps its scale.
+
+        >>> Standardiser.of(np.array([[1.0, 5.0], [3.0, 5.0]])).scale
+        array([1., 1.])
+        """
+        shift, scale = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+        # Rounding gives a constant column a standard deviation of about 1e-17 of its mean.
+        constant = scale <= 1e-12 * np.maximum(1.0, np.abs(shift))
+        return Standardiser(shift, np.where(constant, 1.0, scale))
+
+    def apply(self, values: Matrix) -> Matrix:
+        """To zero mean and unit variance."""
+        return (values - self.shift) / self.scale
+
+    def undo(self, values: Matrix) -> Matrix:
+        """Back to the original units."""
+        return values * self.scale + self.shift
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The standardisers of inputs and outputs, learnt on training data once."""
+
+    inputs: Standardiser
+    outputs: Standardiser
+
+    @staticmethod
+    def of(data: Dataset) -> "Scaling":
+        """Learn both from training data."""
+        return Scaling(Standardiser.of(data.x), Standardiser.of(data.y))
+
+    def batch(self, data: Dataset, dtype: torch.dtype) -> Batch:
+        """All rows, standardised, as tensors."""
+        x, y = self.inputs.apply(data.x), self.outputs.apply(data.y)
+        return Batch.of(torch.as_tensor(x, dtype=dtype), torch.as_tensor(y, dtype=dtype))

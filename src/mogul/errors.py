@@ -1,0 +1,49 @@
+"""Errors that say the rule, the value found and the remedy."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class MogulError(Exception):
+    """Base of all errors that mogul raises on purpose."""
+
+
+class DataError(MogulError, ValueError):
+    """The data break a rule: a shape, a type, a value that is not finite."""
+
+
+class ShapeError(DataError):
+    """An array has the wrong shape."""
+
+
+class ConfigError(MogulError, ValueError):
+    """A setting is outside its range."""
+
+
+class UnknownNameError(ConfigError):
+    """A name that is not in the list it should come from."""
+
+
+class NumericalError(MogulError, ArithmeticError):
+    """A computation left the range in which its result means something."""
+
+
+class MogulWarning(UserWarning):
+    """Something was changed or looks wrong, and the result is still usable."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+    """The error for an unknown name, with the nearest known one as a remedy."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    remedy = f"Did you mean {close[0]!r}?" if close else "Use one of the list."
+    return UnknownNameError(f"{kind} must be one of {', '.join(known)}; got {name!r}. {remedy}")
+
+
+def require_positive(**sizes: int) -> None:
+    """Check that each named size is a whole number of at least one."""
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int):
+            raise ConfigError(f"{name} must be a whole number; got {size!r}. Pass an int.")
+        if size < 1:
+            raise ConfigError(f"{name} must be at least 1; got {size}. Pass a positive number.")

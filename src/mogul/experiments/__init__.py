@@ -1,0 +1,1 @@
+"""The paper's experiments, and the baselines they are judged against."""

@@ -1,0 +1,127 @@
+"""Features h(F): the latent GPs themselves, or a layer of hidden units on top of them."""
+
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from mogul.errors import require_positive
+from mogul.marginals import FeatureMoments, Marginals, normal_kl, normal_log_density, standard_normal
+from mogul.nonlinearities import Nonlinearity
+
+
+class Features(Protocol):
+    """A map from L latent functions to H features, possibly with latent variables of its own."""
+
+    num_features: int
+
+    def sample(
+        self, f: Float[Tensor, "S N L"], generator: torch.Generator, *, joint: bool = False
+    ) -> Float[Tensor, "S N H"]:
+        """Features of given latents, one draw of the rest for each point, or for all of them (`joint`)."""
+        ...
+
+    def moments(self, q: Marginals) -> FeatureMoments:
+        """Mean and covariance of the features under q."""
+        ...
+
+    def kl(self) -> Float[Tensor, ""]:
+        """KL of the latent variables held here."""
+        ...
+
+    def log_prior(self) -> Float[Tensor, ""]:
+        """Log prior density of the parameters estimated by MAP."""
+        ...
+
+
+class Identity(nn.Module):
+    """h = F: the features of MOGP."""
+
+    def __init__(self, num_latents: int) -> None:
+        super().__init__()
+        require_positive(num_latents=num_latents)
+        self.num_features = num_latents
+
+    def sample(
+        self, f: Float[Tensor, "S N L"], generator: torch.Generator, *, joint: bool = False
+    ) -> Float[Tensor, "S N L"]:
+        """The latents themselves."""
+        return f
+
+    def moments(self, q: Marginals) -> FeatureMoments:
+        """The moments of q: independent."""
+        return FeatureMoments(q.mean, q.var)
+
+    def kl(self) -> Float[Tensor, ""]:
+        """Nothing latent here."""
+        return torch.zeros(())
+
+    def log_prior(self) -> Float[Tensor, ""]:
+        """Nothing estimated here."""
+        return torch.zeros(())
+
+
+class Neural(nn.Module):
+    """h = σ(M̃F + b): a layer of H hidden units; M̃ by MAP, b with a mean-field Normal q(b).
+
+    Args:
+        nonlinearity: σ, with its moments.
+        num_latents: the number L of latent GPs.
+        num_hidden: the number H of hidden units.
+        generator: draws the start.
+        weight_scale: standard deviation of the Normal prior on M̃.
+
+    Example:
+        >>> from mogul.nonlinearities import Erf
+        >>> units = Neural(Erf(), num_latents=2, num_hidden=5, generator=torch.Generator())
+        >>> units.moments(Marginals(torch.zeros(3, 2), torch.ones(3, 2))).cov.shape
+        torch.Size([3, 5, 5])
+    """
+
+    def __init__(
+        self,
+        nonlinearity: Nonlinearity,
+        num_latents: int,
+        num_hidden: int,
+        generator: torch.Generator,
+        weight_scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        require_positive(num_latents=num_latents, num_hidden=num_hidden)
+        self.nonlinearity = nonlinearity
+        self.num_features = num_hidden
+        self.weight_scale = weight_scale
+        self.hidden_weights = nn.Parameter(
+            torch.randn(num_hidden, num_latents, generator=generator) / num_latents**0.5
+        )
+        self.bias_mean = nn.Parameter(torch.randn(num_hidden, generator=generator))
+        self.bias_log_scale = nn.Parameter(torch.full((num_hidden,), -2.0))
+
+    def sample(
+        self, f: Float[Tensor, "S N L"], generator: torch.Generator, *, joint: bool = False
+    ) -> Float[Tensor, "S N H"]:
+        """σ(M̃f + b) with b ~ q(b): the points of a joint draw share one b, others have one each."""
+        activation = f @ self.hidden_weights.T
+        num_draws, num_points, num_hidden = activation.shape
+        noise = standard_normal(
+            (num_draws, 1 if joint else num_points, num_hidden), generator, like=activation
+        )
+        return self.nonlinearity(activation + self.bias_mean + torch.exp(self.bias_log_scale) * noise)
+
+    def moments(self, q: Marginals) -> FeatureMoments:
+        """Closed-form: M̃F + b is Normal, with covariance M̃ diag(v) M̃ᵀ + diag(Var b)."""
+        mean = q.mean @ self.hidden_weights.T + self.bias_mean
+        cov = (self.hidden_weights * q.var.unsqueeze(-2)) @ self.hidden_weights.T
+        cov = cov + torch.diag_embed(torch.exp(2 * self.bias_log_scale))
+        hidden_mean = self.nonlinearity.mean(mean, cov.diagonal(dim1=-2, dim2=-1))
+        hidden_cov = self.nonlinearity.covariance(mean, cov)
+        return FeatureMoments(hidden_mean, hidden_cov.diagonal(dim1=-2, dim2=-1), hidden_cov)
+
+    def kl(self) -> Float[Tensor, ""]:
+        """KL(q(b) ‖ N(0, 1))."""
+        return normal_kl(self.bias_mean, self.bias_log_scale)
+
+    def log_prior(self) -> Float[Tensor, ""]:
+        """log N(M̃ | 0, weight_scale²)."""
+        return normal_log_density(self.hidden_weights, self.weight_scale)

@@ -1,0 +1,55 @@
+"""The head: features, mixing and noise, from latent functions to outputs."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from mogul.errors import ShapeError
+from mogul.heads.features import Features
+from mogul.heads.mixing import Mixing
+from mogul.heads.noise import GaussianNoise
+from mogul.marginals import FeatureMoments, Marginals
+
+
+class Head(nn.Module):
+    """y = M(x) h(F) + noise. Every result below is of the noise-free signal M(x) h(F)."""
+
+    def __init__(self, features: Features, mixing: Mixing, noise: GaussianNoise) -> None:
+        super().__init__()
+        if len(noise.log_precision) != mixing.num_outputs:
+            raise ShapeError(
+                f"mixing and noise must have the same number of outputs; got {mixing.num_outputs} and "
+                f"{len(noise.log_precision)}. Build both with the same num_outputs."
+            )
+        self.features = features
+        self.mixing = mixing
+        self.noise = noise
+
+    def given_f(
+        self,
+        f: Float[Tensor, "S N L"],
+        x: Float[Tensor, "*T N D"],
+        generator: torch.Generator,
+        *,
+        joint: bool = False,
+    ) -> Marginals:
+        """Moments given latents, with M integrated out: exactly Normal, since q(M) is."""
+        return self.mixing.given(self.features.sample(f, generator, joint=joint), x)
+
+    def moments(self, q: Marginals, x: Float[Tensor, "*T N D"]) -> Marginals:
+        """Moments with F integrated out too, in closed form."""
+        return self.mixing.moments(self.features.moments(q), x)
+
+    def sampled_moments(
+        self, f: Float[Tensor, "S N L"], x: Float[Tensor, "*T N D"], generator: torch.Generator
+    ) -> Marginals:
+        """Moments with F replaced by the empirical distribution of draws of it."""
+        return self.mixing.moments(FeatureMoments.of_samples(self.features.sample(f, generator)), x)
+
+    def kl(self) -> Float[Tensor, ""]:
+        """KL of the latent variables of features and mixing."""
+        return self.features.kl() + self.mixing.kl()
+
+    def log_prior(self) -> Float[Tensor, ""]:
+        """Log prior density of what is estimated by MAP."""
+        return self.features.log_prior() + self.mixing.log_prior()

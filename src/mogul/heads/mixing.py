@@ -1,0 +1,87 @@
+"""Mixing: from H features to P outputs."""
+
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from mogul.errors import require_positive
+from mogul.marginals import FeatureMoments, Marginals, normal_kl, standard_normal
+
+
+class Mixing(Protocol):
+    """A random P × H matrix M, possibly a function of x, independent of the features given x."""
+
+    num_outputs: int
+
+    def given(self, h: Float[Tensor, "*S N H"], x: Float[Tensor, "*T N D"]) -> Marginals:
+        """Moments of M h for given features: M is integrated out, never drawn."""
+        ...
+
+    def moments(self, features: FeatureMoments, x: Float[Tensor, "*T N D"]) -> Marginals:
+        """Moments of M h, with M and h both integrated out."""
+        ...
+
+    def sample_joint(
+        self, h: Float[Tensor, "S N H"], x: Float[Tensor, "*T N D"], generator: torch.Generator
+    ) -> Float[Tensor, "S N P"]:
+        """M h with one draw of M for all the points of a draw of h."""
+        ...
+
+    def kl(self) -> Float[Tensor, ""]:
+        """KL(q(M) ‖ p(M))."""
+        ...
+
+    def log_prior(self) -> Float[Tensor, ""]:
+        """Log prior density of the parameters estimated by MAP."""
+        ...
+
+
+class BayesianMixing(nn.Module):
+    """One matrix for all x, with a unit Normal prior and a diagonal Normal q(M) = N(M₀, S).
+
+    Example:
+        >>> mixing = BayesianMixing(num_outputs=3, num_features=2, generator=torch.Generator())
+        >>> mixing.given(torch.zeros(5, 2), torch.zeros(5, 1)).mean.shape
+        torch.Size([5, 3])
+    """
+
+    def __init__(self, num_outputs: int, num_features: int, generator: torch.Generator) -> None:
+        super().__init__()
+        require_positive(num_outputs=num_outputs, num_features=num_features)
+        self.num_outputs = num_outputs
+        self.mean = nn.Parameter(torch.randn(num_outputs, num_features, generator=generator) / num_features**0.5)
+        self.log_scale = nn.Parameter(torch.full((num_outputs, num_features), -2.0))
+
+    def given(self, h: Float[Tensor, "*S N H"], x: Float[Tensor, "*T N D"]) -> Marginals:
+        """E = M₀h, Var = S h²."""
+        return Marginals(h @ self.mean.T, h.square() @ self._var().T)
+
+    def moments(self, features: FeatureMoments, x: Float[Tensor, "*T N D"]) -> Marginals:
+        """E = M₀μ, Var = diag(M₀ V M₀ᵀ) + S(μ² + diag V)."""
+        mean = features.mean @ self.mean.T  # Eq. (nmogpmean)
+        second = features.mean.square() + features.var
+        var = second @ self._var().T  # Eq. (nmogpvar), v₂ and v₃
+        if features.cov is None:
+            return Marginals(mean, var + features.var @ self.mean.square().T)
+        return Marginals(mean, var + ((self.mean @ features.cov) * self.mean).sum(-1))  # v₁
+
+    def sample_joint(
+        self, h: Float[Tensor, "S N H"], x: Float[Tensor, "*T N D"], generator: torch.Generator
+    ) -> Float[Tensor, "S N P"]:
+        """M h with one draw of M for all the points of a draw of h."""
+        noise = standard_normal((len(h), *self.mean.shape), generator, like=h)
+        drawn = self.mean + torch.exp(self.log_scale) * noise
+        return h @ drawn.transpose(-1, -2)
+
+    def kl(self) -> Float[Tensor, ""]:
+        """KL(q(M) ‖ N(0, 1))."""
+        return normal_kl(self.mean, self.log_scale)
+
+    def log_prior(self) -> Float[Tensor, ""]:
+        """Nothing estimated here."""
+        return self.mean.new_zeros(())
+
+    def _var(self) -> Float[Tensor, "P H"]:
+        return torch.exp(2 * self.log_scale)

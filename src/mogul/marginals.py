@@ -1,0 +1,62 @@
+"""The two kinds of moments that pass between priors, features, mixing and noise."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """Independent Normals at N points: of L latent GPs, or of P outputs. Leading axes *S are draws of what came before."""
+
+    mean: Float[Tensor, "*S N K"]
+    var: Float[Tensor, "*S N K"]
+
+    def sample(self, num_samples: int, generator: torch.Generator) -> Float[Tensor, "S N K"]:
+        """`num_samples` draws; marginals that already carry that many leading draws give one each."""
+        mean, var = self.mean, self.var
+        if mean.dim() == 2:
+            mean, var = mean.expand(num_samples, *mean.shape), var.expand(num_samples, *var.shape)
+        return mean + var.sqrt() * standard_normal(mean.shape, generator, like=mean)
+
+
+@dataclass(frozen=True)
+class FeatureMoments:
+    """Mean and covariance of the H features at N points; `cov` is None where they are independent."""
+
+    mean: Float[Tensor, "*S N H"]
+    var: Float[Tensor, "*S N H"]
+    cov: Float[Tensor, "*S N H H"] | None = None
+
+    @staticmethod
+    def of_samples(h: Float[Tensor, "S N H"]) -> "FeatureMoments":
+        """Moments of the empirical distribution of S draws.
+
+        A Gaussian expected log likelihood is linear in E h and E hhᵀ, so with these moments it *is* the Monte Carlo
+        average over the draws, at the price of an H × H matrix per point in place of S × P numbers.
+        """
+        mean = h.mean(0)
+        centered = (h - mean).transpose(0, 1)
+        cov = centered.transpose(1, 2) @ centered / len(h)
+        return FeatureMoments(mean, cov.diagonal(dim1=-2, dim2=-1), cov)
+
+
+def standard_normal(
+    shape: torch.Size | tuple[int, ...], generator: torch.Generator, like: Tensor
+) -> Float[Tensor, "..."]:
+    """Standard Normal draws of this shape, in the precision and on the device of `like`."""
+    return torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
+
+
+def normal_kl(mean: Float[Tensor, "*S"], log_scale: Float[Tensor, "*S"]) -> Float[Tensor, ""]:
+    """KL of independent Normals N(mean, e^{2·log_scale}) from the unit Normal, summed."""
+    return 0.5 * (mean.square() + torch.exp(2 * log_scale) - 1 - 2 * log_scale).sum()
+
+
+def normal_log_density(weights: Float[Tensor, "*S"], scale: float) -> Float[Tensor, ""]:
+    """Log density of these weights under N(0, scale²), summed, with its constant: log priors must be comparable."""
+    prior = torch.distributions.Normal(0.0, scale)
+    density: Tensor = prior.log_prob(weights)  # type: ignore[no-untyped-call]  # torch's own
+    return density.sum()

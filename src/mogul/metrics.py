@@ -1,0 +1,124 @@
+"""How good a prediction is. Missing outputs (NaN in y) are left out everywhere."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+from scipy.special import logsumexp, ndtr
+
+from mogul.errors import ConfigError
+from mogul.prediction import Prediction
+
+LEVELS = (0.5, 0.8, 0.95)
+# The paper's estimator of the test log likelihood: 25 outer averages of the log of 50 inner ones.
+NUM_OUTER, NUM_INNER = 25, 50
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Means over a test set: per datapoint for log likelihoods, per output for the rest."""
+
+    ll: float
+    ll_pooled: float
+    mrmse: float
+    crps: float
+    coverage: dict[float, float]
+
+
+def score(parts: Iterable[tuple[Prediction, Float[ndarray, "_ P"]]]) -> Scores:
+    """All scores of a test set that comes in parts, so that the draws of one part at a time are in memory."""
+    nested, pooled, errors, crps_values, pits = [], [], [], [], []
+    for prediction, y in parts:
+        seen = ~np.isnan(y).all(axis=1)
+        prediction, y = prediction.rows(np.flatnonzero(seen)), y[seen]
+        each = prediction.component_log_density(y)
+        nested.append(_log_mean_in_groups(each, math.gcd(NUM_OUTER, len(each))))
+        pooled.append(_log_mean_in_groups(each, 1))
+        errors.append(y - prediction.mean)
+        crps_values.append(crps(prediction, y))
+        pits.append(prediction.cdf(y))
+    pit = np.concatenate(pits)
+    return Scores(
+        ll=float(np.concatenate(nested).mean()),
+        ll_pooled=float(np.concatenate(pooled).mean()),
+        mrmse=_mean_over_outputs(np.sqrt(np.nanmean(np.concatenate(errors) ** 2, axis=0))),
+        crps=_mean_over_outputs(np.nanmean(np.concatenate(crps_values), axis=0)),
+        coverage={level: coverage(pit, level) for level in LEVELS},
+    )
+
+
+def mrmse(mean: Float[ndarray, "N P"], y: Float[ndarray, "N P"]) -> float:
+    """Root mean squared error of each output, averaged over outputs.
+
+    >>> mrmse(np.zeros((2, 2)), np.array([[3.0, 1.0], [np.nan, 1.0]]))
+    2.0
+    """
+    return _mean_over_outputs(np.sqrt(np.nanmean(np.square(y - mean), axis=0)))
+
+
+def nested_log_density(
+    prediction: Prediction, y: Float[ndarray, "N P"], num_outer: int = NUM_OUTER
+) -> Float[ndarray, "N"]:
+    """The paper's estimator: the draws in `num_outer` groups, the mean over groups of the log of their means."""
+    each = prediction.component_log_density(y)
+    if len(each) % num_outer:
+        raise ConfigError(
+            f"The number of draws must be a multiple of num_outer = {num_outer}; got {len(each)}. "
+            f"The paper draws {NUM_OUTER} × {NUM_INNER}."
+        )
+    return _log_mean_in_groups(each, num_outer)
+
+
+def crps(prediction: Prediction, y: Float[ndarray, "N P"], max_draws: int = 64) -> Float[ndarray, "N P"]:
+    """Continuous ranked probability score of the mixture, E|Y − y| − ½ E|Y − Y′|, per point and output.
+
+    Both terms are closed-form given the components. The second runs over all pairs of draws: of all draws where they are
+    at most `max_draws`, of so many evenly spaced ones beyond, whose diagonal is reweighted to that of the full mixture.
+    """
+    mean, var = prediction.component_mean, prediction.component_var
+    to_truth = _expected_distance(y - mean, var).mean(0)
+    num_draws = len(mean)
+    kept = np.linspace(0, num_draws, min(num_draws, max_draws), endpoint=False).astype(int)
+    mean, var = mean[kept], var[kept]
+    same = _expected_distance(np.zeros_like(mean), 2 * var).mean(0)
+    different = np.zeros_like(same)
+    # Pairs (i, i + shift) for shifts up to half the number of draws are all pairs that differ, the middle shift twice.
+    shifts = range(1, len(kept) // 2 + 1)
+    for shift in shifts:
+        weight = 0.5 if 2 * shift == len(kept) else 1.0
+        gap, spread = mean - np.roll(mean, shift, axis=0), var + np.roll(var, shift, axis=0)
+        different += 2 * weight * _expected_distance(gap, spread).mean(0) / max(1, len(kept) - 1)
+    return to_truth - 0.5 * (same / num_draws + different * (1 - 1 / num_draws))
+
+
+def coverage(pit: Float[ndarray, "N P"], level: float) -> float:
+    """The share of outputs inside the central interval of this probability, given P(output ≤ y) at the truth.
+
+    >>> coverage(np.array([[0.05], [0.4], [0.6], [np.nan]]), 0.5)
+    0.6666666666666666
+    """
+    known = pit[~np.isnan(pit)]
+    return float(np.mean(np.abs(known - 0.5) <= 0.5 * level))
+
+
+def _log_mean_in_groups(each: Float[ndarray, "S N"], num_groups: int) -> Float[ndarray, "N"]:
+    """The mean over groups of the log of the mean within each."""
+    groups = each.reshape(num_groups, -1, each.shape[-1])
+    result: Float[ndarray, "N"] = (logsumexp(groups, axis=1) - math.log(groups.shape[1])).mean(0)
+    return result
+
+
+def _expected_distance(gap: ndarray, var: ndarray) -> ndarray:
+    """E|Z| for Z ~ N(gap, var)."""
+    scale = np.sqrt(var)
+    ratio = gap / scale
+    density = np.exp(-0.5 * ratio**2) / math.sqrt(2 * math.pi)
+    return gap * (2 * ndtr(ratio) - 1) + 2 * scale * density
+
+
+def _mean_over_outputs(values: ndarray) -> float:
+    """NaN stands for an output with no value in this test set."""
+    return float(np.nanmean(values))

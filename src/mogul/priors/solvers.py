@@ -1,0 +1,79 @@
+"""Linear algebra over the inducing points: from K_zz and K_zx to the whitened cross-covariance."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mogul.errors import MogulWarning, NumericalError
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """A with AᵀA = K_xz K_zz⁻¹ K_zx, and the largest jitter that was added to K_zz's diagonal."""
+
+    cross: Float[Tensor, "K M N"]
+    jitter: float
+
+
+class Solver(Protocol):
+    """How an inverse square root of K_zz is applied."""
+
+    def whiten(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"]) -> Whitened:
+        """K_zz^{-1/2} K_zx, for any square root: whitened inducing variables do not care which."""
+        ...
+
+
+@dataclass(frozen=True)
+class Cholesky:
+    """L⁻¹ K_zx with K_zz = L Lᵀ.
+
+    The jitter, relative to the mean of the diagonal, starts at `jitter` (by default 1e-8 in float64, 1e-6 in float32)
+    and grows tenfold, for those matrices that need it, up to `max_jitter`.
+    """
+
+    jitter: float | None = None
+    max_jitter: float = 1e-2
+
+    def whiten(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"]) -> Whitened:
+        factor, jitter = self.factorise(kzz)
+        return Whitened(torch.linalg.solve_triangular(factor, kzx, upper=False), jitter)
+
+    def factorise(self, matrix: Float[Tensor, "K M M"]) -> tuple[Float[Tensor, "K M M"], float]:
+        """The lower Cholesky factor, and the largest relative jitter it took."""
+        start = self.jitter if self.jitter is not None else (1e-8 if matrix.dtype == torch.float64 else 1e-6)
+        size = matrix.diagonal(dim1=-2, dim2=-1).mean(-1).detach()
+        jitter = torch.full_like(size, start)
+        while True:
+            added = (jitter * size).unsqueeze(-1).expand(matrix.shape[:-1])
+            factor, info = torch.linalg.cholesky_ex(matrix + torch.diag_embed(added))
+            failed = info > 0
+            if not bool(failed.any()):
+                break
+            jitter = torch.where(failed, 10 * jitter, jitter)
+            if float(jitter.max()) > self.max_jitter:
+                raise NumericalError(_explain(matrix, float(jitter.max()) / 10))
+        worst = float(jitter.max())
+        if worst > start:
+            warnings.warn(
+                f"The kernel matrix of the inducing points needed a jitter of {worst:.0e} of its diagonal "
+                f"(from {start:.0e}). Fewer inducing points or float64 would need less.",
+                MogulWarning,
+                stacklevel=2,
+            )
+        return factor, worst
+
+
+def _explain(matrix: Tensor, jitter: float) -> str:
+    if not bool(torch.isfinite(matrix).all()):
+        return (
+            "The kernel matrix of the inducing points must be finite; it holds NaN or infinity. "
+            "Lower the learning rate, or look for extreme values in the inputs."
+        )
+    return (
+        f"The kernel matrix of the inducing points must be positive definite; it is not, with a jitter of {jitter:.0e}. "
+        "Standardise the inputs, use fewer inducing points, or compute in float64."
+    )

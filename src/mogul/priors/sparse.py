@@ -1,0 +1,163 @@
+"""Independent sparse variational GPs, whitened."""
+
+import math
+from typing import Literal, Protocol
+
+import gpytorch
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from mogul.errors import ShapeError, require_positive, unknown_name
+from mogul.marginals import Marginals, standard_normal
+from mogul.priors.solvers import Cholesky, Solver
+
+MeanName = Literal["zero", "constant"]
+
+
+class Prior(Protocol):
+    """A process over functions F: ℝᴰ → ℝᴸ with a variational posterior."""
+
+    num_latents: int
+
+    def __call__(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
+        """Marginals of q(F) at x: closed-form, or given `num_samples` draws of inner layers (a leading axis)."""
+        ...
+
+    def sample_joint(
+        self, x: Float[Tensor, "N D"], num_samples: int, generator: torch.Generator
+    ) -> Float[Tensor, "S N L"]:
+        """Draws of whole functions at x, correlated over points."""
+        ...
+
+    def kl(self) -> Float[Tensor, ""]:
+        """KL(q(u) ‖ p(u)), summed over GPs."""
+        ...
+
+
+class IndependentGPs(nn.Module):
+    """L independent GPs through M inducing points, u = mean + K_zz^{1/2} v with q(v) = N(m, S Sᵀ).
+
+    With A = K_zz^{-1/2} K_zx, at each point:
+
+        E f = c + Aᵀm            Var f = k_xx − Σ A² + Σ (SᵀA)²
+
+    Args:
+        kernel: any GPyTorch kernel of batch shape (L,), or () to share one among all GPs.
+        inducing_points: where u lives: (M, D) shared among the GPs, or (L, M, D).
+        num_latents: the number L of GPs.
+        mean: a constant mean per GP, learnt, or zero.
+        solver: how K_zz^{-1/2} is applied.
+
+    Example:
+        >>> from mogul.priors.kernels import rbf
+        >>> prior = IndependentGPs(rbf(2, 3), torch.randn(10, 2), num_latents=3)
+        >>> prior(torch.zeros(4, 2), 1, torch.Generator()).mean.shape
+        torch.Size([4, 3])
+    """
+
+    def __init__(
+        self,
+        kernel: gpytorch.kernels.Kernel,
+        inducing_points: Float[Tensor, "... M D"],
+        num_latents: int,
+        *,
+        mean: MeanName = "constant",
+        solver: Solver | None = None,
+    ) -> None:
+        super().__init__()
+        require_positive(num_latents=num_latents)
+        _check_batches(kernel, inducing_points, num_latents)
+        self.num_latents = num_latents
+        self.solver: Solver = solver or Cholesky()
+        self.jitter = 0.0
+        num_inducing = inducing_points.shape[-2]
+        like = inducing_points
+        self.kernel = kernel.to(like)
+        self.inducing_points = nn.Parameter(like.detach().clone())
+        self.variational_mean = nn.Parameter(like.new_zeros(num_latents, num_inducing))
+        self.variational_root = nn.Parameter(
+            torch.eye(num_inducing).to(like).repeat(num_latents, 1, 1)
+        )
+        if mean == "constant":
+            self.constant = nn.Parameter(like.new_zeros(num_latents))
+        elif mean == "zero":
+            self.register_buffer("constant", like.new_zeros(num_latents))
+        else:
+            raise unknown_name("mean", mean, MeanName.__args__)  # type: ignore[attr-defined]
+
+    def forward(
+        self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator
+    ) -> Marginals:
+        """Marginals of q(F) at x, in closed form; the draws are for deep priors only."""
+        rows = x.reshape(-1, x.shape[-1])
+        cross = self._cross(rows)
+        mean = self.constant + self._project(cross).T
+        prior_var = self.kernel(rows, diag=True)
+        explained = (self._root().transpose(-1, -2) @ cross).square().sum(-2) - cross.square().sum(-2)
+        var = (prior_var + explained).T.clamp_min(torch.finfo(x.dtype).tiny)
+        shape = (*x.shape[:-1], self.num_latents)
+        return Marginals(mean.reshape(shape), var.expand(mean.shape).reshape(shape))
+
+    def joint(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "L N"], Float[Tensor, "L N N"]]:
+        """Mean and covariance of q(F) over all the points together."""
+        cross = self._cross(x)
+        scaled = self._root().transpose(-1, -2) @ cross
+        prior_cov = self.kernel(x).to_dense()
+        cov = prior_cov - cross.transpose(-1, -2) @ cross + scaled.transpose(-1, -2) @ scaled
+        mean = self.constant.unsqueeze(-1) + self._project(cross)
+        return mean, cov.expand(self.num_latents, *cov.shape[-2:])
+
+    def sample_joint(
+        self, x: Float[Tensor, "N D"], num_samples: int, generator: torch.Generator
+    ) -> Float[Tensor, "S N L"]:
+        """Draws of whole functions at x, correlated over points."""
+        mean, cov = self.joint(x)
+        root, _ = Cholesky(max_jitter=1.0).factorise(cov)
+        noise = standard_normal((*mean.shape, num_samples), generator, like=mean)
+        return (mean.unsqueeze(-1) + root @ noise).permute(2, 1, 0)
+
+    def kl(self) -> Float[Tensor, ""]:
+        """½ (‖m‖² + ‖S‖² − M) − Σ log |Sᵢᵢ|, summed over GPs."""
+        root = self._root()
+        log_det = root.diagonal(dim1=-2, dim2=-1).abs().log().sum()
+        return 0.5 * (self.variational_mean.square().sum() + root.square().sum() - root[..., 0].numel()) - log_det
+
+    def _cross(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "K M N"]:
+        """A = K_zz^{-1/2} K_zx, for each GP, or one for all where the kernel is shared."""
+        z = self.inducing_points
+        kzz, kzx = self.kernel(z).to_dense(), self.kernel(z, x).to_dense()
+        if kzz.dim() == 2:
+            kzz, kzx = kzz.unsqueeze(0), kzx.unsqueeze(0)
+        whitened = self.solver.whiten(kzz, kzx)
+        self.jitter = whitened.jitter
+        return whitened.cross
+
+    def _project(self, cross: Float[Tensor, "K M N"]) -> Float[Tensor, "L N"]:
+        return (self.variational_mean.unsqueeze(-2) @ cross).squeeze(-2)
+
+    def _root(self) -> Float[Tensor, "L M M"]:
+        return self.variational_root.tril()
+
+
+def randomise(prior: IndependentGPs, generator: torch.Generator, *, spread: float, scale: float) -> None:
+    """Start q(v) at a random function: means N(0, spread²), standard deviations `scale`."""
+    with torch.no_grad():
+        mean, root = prior.variational_mean, prior.variational_root
+        mean.copy_(spread * standard_normal(mean.shape, generator, like=mean))
+        root.copy_(scale * torch.eye(root.shape[-1]).to(root).expand_as(root))
+
+
+def _check_batches(kernel: gpytorch.kernels.Kernel, inducing_points: Tensor, num_latents: int) -> None:
+    if tuple(kernel.batch_shape) not in {(), (num_latents,)}:
+        raise ShapeError(
+            f"The kernel must have batch shape () or ({num_latents},), one kernel for all GPs or one for each; "
+            f"got {tuple(kernel.batch_shape)}. Build it with batch_shape=torch.Size([{num_latents}])."
+        )
+    if tuple(inducing_points.shape[:-2]) not in {(), (num_latents,)}:
+        raise ShapeError(
+            f"inducing_points must be (M, D), or (L, M, D) with L = {num_latents}; got {tuple(inducing_points.shape)}. "
+            "Share them among the GPs, or give one set for each."
+        )
+    if not math.prod(inducing_points.shape):
+        raise ShapeError(f"inducing_points must not be empty; got {tuple(inducing_points.shape)}. Give at least one.")

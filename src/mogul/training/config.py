@@ -1,0 +1,75 @@
+"""How to train, in one place, each number checked."""
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import torch
+
+from mogul.errors import ConfigError, require_positive, unknown_name
+from mogul.objective import Analytic, ExpectedLogLikelihood
+
+Precision = Literal["float32", "float64"]
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Settings of one training.
+
+    Args:
+        epochs: passes over the data for the start that is trained to the end.
+        batch_size: rows per step.
+        learning_rate: Adam's, at first.
+        milestones: shares of the epochs after which the rate is multiplied by `decay`.
+        decay: see `milestones`.
+        anneal_epochs: the weight of the KL rises from 0 to 1 over so many epochs.
+        num_starts: random starts; the best by training objective is trained to the end.
+        start_epochs: how long each start is trained before the choice; they count towards `epochs`.
+        ell: `Analytic()` or `MonteCarlo(num_samples)`.
+        precision: of all arithmetic.
+        seed: of everything random: the same seed gives the same result.
+
+    Example:
+        >>> TrainingConfig(epochs=10, num_starts=1).rate_at(9) < TrainingConfig().learning_rate
+        True
+    """
+
+    epochs: int = 200
+    batch_size: int = 250
+    learning_rate: float = 0.03
+    milestones: tuple[float, ...] = (0.5, 0.75, 0.9)
+    decay: float = 0.3
+    anneal_epochs: int = 0
+    num_starts: int = 5
+    start_epochs: int = 20
+    ell: ExpectedLogLikelihood = field(default_factory=Analytic)
+    precision: Precision = "float64"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_positive(
+            epochs=self.epochs, batch_size=self.batch_size, num_starts=self.num_starts, start_epochs=self.start_epochs
+        )
+        if self.anneal_epochs < 0:
+            raise ConfigError(f"anneal_epochs must be 0 or more; got {self.anneal_epochs}. 0 turns annealing off.")
+        if not self.learning_rate > 0:
+            raise ConfigError(f"learning_rate must be positive; got {self.learning_rate}. Try 0.03.")
+        if not 0 < self.decay <= 1:
+            raise ConfigError(f"decay must be in (0, 1]; got {self.decay}. 1 keeps the rate constant.")
+        if any(not 0 < share < 1 for share in self.milestones):
+            raise ConfigError(f"milestones must be shares between 0 and 1; got {self.milestones}. Try (0.5, 0.75).")
+        if self.precision not in get_args(Precision):
+            raise unknown_name("precision", self.precision, get_args(Precision))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The torch type of `precision`."""
+        return torch.float32 if self.precision == "float32" else torch.float64
+
+    def rate_at(self, epoch: int) -> float:
+        """The learning rate during this epoch, counted from 0."""
+        passed = sum(epoch >= share * self.epochs for share in self.milestones)
+        return self.learning_rate * self.decay**passed
+
+    def kl_weight_at(self, epoch: int) -> float:
+        """The weight of the KL during this epoch, counted from 0."""
+        return 1.0 if epoch >= self.anneal_epochs else (epoch + 1) / (self.anneal_epochs + 1)

@@ -1,0 +1,38 @@
+"""What happened during training, epoch by epoch."""
+
+from dataclasses import asdict, dataclass
+
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """Means over the steps of one epoch of one start; terms are totals over the data set."""
+
+    start: int
+    epoch: int
+    elbo: float
+    ell: float
+    kl: float
+    log_prior: float
+    learning_rate: float
+    kl_weight: float
+    jitter: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class History:
+    """All epochs of all starts, and which start was trained to the end."""
+
+    records: tuple[EpochRecord, ...]
+    chosen_start: int
+
+    def frame(self) -> pd.DataFrame:
+        """One row per epoch and start."""
+        return pd.DataFrame([asdict(record) for record in self.records])
+
+    @property
+    def elbo(self) -> list[float]:
+        """The training objective of the chosen start, epoch by epoch."""
+        return [record.elbo for record in self.records if record.start == self.chosen_start]
