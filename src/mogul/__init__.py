@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from mogul.errors import MogulError, MogulWarning
     from mogul.objective import Analytic, Elbo, MonteCarlo
     from mogul.prediction import Prediction
-    from mogul.training import Fitted, TrainingConfig, fit
+    from mogul.training import Fitted, TrainingConfig
+    from mogul.training.fit import fit
 
 __version__ = "0.1.0"
 

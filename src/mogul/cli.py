@@ -25,9 +25,7 @@ def group() -> None:
 def demo(
     seeds: Annotated[int, typer.Option(help="How many data sets to draw and fit: seeds 0, 1, …")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("mogul-demo"),
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write every score to this file.")
-    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write every score to this file.")] = None,
 ) -> None:
     """Fit the paper's synthetic experiment: a table and a figure.
 

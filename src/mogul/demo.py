@@ -25,7 +25,9 @@ def run_demo(num_seeds: int, folder: Path, json_file: Path | None) -> None:
         for row, line in synthetic.run(seed):
             rows.append(row)
             if line is not None:
-                console.print(f"seed {seed}: {row.model:7s} LL {row.ll:6.2f}  MRMSE {row.mrmse:.3f}  ({row.seconds:.0f} s)")
+                console.print(
+                    f"seed {seed}: {row.model:7s} LL {row.ll:6.2f}  MRMSE {row.mrmse:.3f}  ({row.seconds:.0f} s)"
+                )
                 slices.setdefault(row.model, line)
     console.print(synthetic_table(rows))
     paths = save_figure(synthetic_figure(slices), folder, "synthetic")

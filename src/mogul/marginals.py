@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Marginals:
-    """Independent Normals at N points: of L latent GPs, or of P outputs. Leading axes *S are draws of what came before."""
+    """Independent Normals at N points: of L latent GPs, or of P outputs; leading axes *S are draws."""
 
     mean: Float[Tensor, "*S N K"]
     var: Float[Tensor, "*S N K"]
@@ -20,6 +20,13 @@ class Marginals:
         if mean.dim() == 2:
             mean, var = mean.expand(num_samples, *mean.shape), var.expand(num_samples, *var.shape)
         return mean + var.sqrt() * standard_normal(mean.shape, generator, like=mean)
+
+    def pooled(self) -> "Marginals":
+        """Mean and variance over the leading draws as well, by the law of total variance."""
+        if self.mean.dim() == 2:
+            return self
+        mean, var = self.mean.flatten(0, -3), self.var.flatten(0, -3)
+        return Marginals(mean.mean(0), var.mean(0) + mean.var(0, correction=0))
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from numpy import ndarray
 from scipy.special import logsumexp, ndtr
 
+from mogul.arrays import Array
 from mogul.errors import ConfigError
 from mogul.prediction import Prediction
 
@@ -28,7 +28,7 @@ class Scores:
     coverage: dict[float, float]
 
 
-def score(parts: Iterable[tuple[Prediction, Float[ndarray, "_ P"]]]) -> Scores:
+def score(parts: Iterable[tuple[Prediction, Float[Array, "_ P"]]]) -> Scores:
     """All scores of a test set that comes in parts, so that the draws of one part at a time are in memory."""
     nested, pooled, errors, crps_values, pits = [], [], [], [], []
     for prediction, y in parts:
@@ -50,7 +50,7 @@ def score(parts: Iterable[tuple[Prediction, Float[ndarray, "_ P"]]]) -> Scores:
     )
 
 
-def mrmse(mean: Float[ndarray, "N P"], y: Float[ndarray, "N P"]) -> float:
+def mrmse(mean: Float[Array, "N P"], y: Float[Array, "N P"]) -> float:
     """Root mean squared error of each output, averaged over outputs.
 
     >>> mrmse(np.zeros((2, 2)), np.array([[3.0, 1.0], [np.nan, 1.0]]))
@@ -59,9 +59,7 @@ def mrmse(mean: Float[ndarray, "N P"], y: Float[ndarray, "N P"]) -> float:
     return _mean_over_outputs(np.sqrt(np.nanmean(np.square(y - mean), axis=0)))
 
 
-def nested_log_density(
-    prediction: Prediction, y: Float[ndarray, "N P"], num_outer: int = NUM_OUTER
-) -> Float[ndarray, "N"]:
+def nested_log_density(prediction: Prediction, y: Float[Array, "N P"], num_outer: int = NUM_OUTER) -> Float[Array, "N"]:
     """The paper's estimator: the draws in `num_outer` groups, the mean over groups of the log of their means."""
     each = prediction.component_log_density(y)
     if len(each) % num_outer:
@@ -72,11 +70,11 @@ def nested_log_density(
     return _log_mean_in_groups(each, num_outer)
 
 
-def crps(prediction: Prediction, y: Float[ndarray, "N P"], max_draws: int = 64) -> Float[ndarray, "N P"]:
+def crps(prediction: Prediction, y: Float[Array, "N P"], max_draws: int = 64) -> Float[Array, "N P"]:
     """Continuous ranked probability score of the mixture, E|Y − y| − ½ E|Y − Y′|, per point and output.
 
-    Both terms are closed-form given the components. The second runs over all pairs of draws: of all draws where they are
-    at most `max_draws`, of so many evenly spaced ones beyond, whose diagonal is reweighted to that of the full mixture.
+    Both terms are closed-form given the components. The second runs over all pairs of draws: of all draws where
+    they are at most `max_draws`, of so many evenly spaced ones beyond, with the weights of the full mixture.
     """
     mean, var = prediction.component_mean, prediction.component_var
     to_truth = _expected_distance(y - mean, var).mean(0)
@@ -91,10 +89,11 @@ def crps(prediction: Prediction, y: Float[ndarray, "N P"], max_draws: int = 64) 
         weight = 0.5 if 2 * shift == len(kept) else 1.0
         gap, spread = mean - np.roll(mean, shift, axis=0), var + np.roll(var, shift, axis=0)
         different += 2 * weight * _expected_distance(gap, spread).mean(0) / max(1, len(kept) - 1)
-    return to_truth - 0.5 * (same / num_draws + different * (1 - 1 / num_draws))
+    score: Array = to_truth - 0.5 * (same / num_draws + different * (1 - 1 / num_draws))
+    return score
 
 
-def coverage(pit: Float[ndarray, "N P"], level: float) -> float:
+def coverage(pit: Float[Array, "N P"], level: float) -> float:
     """The share of outputs inside the central interval of this probability, given P(output ≤ y) at the truth.
 
     >>> coverage(np.array([[0.05], [0.4], [0.6], [np.nan]]), 0.5)
@@ -104,14 +103,14 @@ def coverage(pit: Float[ndarray, "N P"], level: float) -> float:
     return float(np.mean(np.abs(known - 0.5) <= 0.5 * level))
 
 
-def _log_mean_in_groups(each: Float[ndarray, "S N"], num_groups: int) -> Float[ndarray, "N"]:
+def _log_mean_in_groups(each: Float[Array, "S N"], num_groups: int) -> Float[Array, "N"]:
     """The mean over groups of the log of the mean within each."""
     groups = each.reshape(num_groups, -1, each.shape[-1])
-    result: Float[ndarray, "N"] = (logsumexp(groups, axis=1) - math.log(groups.shape[1])).mean(0)
+    result: Float[Array, N] = (logsumexp(groups, axis=1) - math.log(groups.shape[1])).mean(0)
     return result
 
 
-def _expected_distance(gap: ndarray, var: ndarray) -> ndarray:
+def _expected_distance(gap: Array, var: Array) -> Array:
     """E|Z| for Z ~ N(gap, var)."""
     scale = np.sqrt(var)
     ratio = gap / scale
@@ -119,6 +118,6 @@ def _expected_distance(gap: ndarray, var: ndarray) -> ndarray:
     return gap * (2 * ndtr(ratio) - 1) + 2 * scale * density
 
 
-def _mean_over_outputs(values: ndarray) -> float:
+def _mean_over_outputs(values: Array) -> float:
     """NaN stands for an output with no value in this test set."""
     return float(np.nanmean(values))

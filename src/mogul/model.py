@@ -16,7 +16,7 @@ class Model(nn.Module):
     Example:
         >>> from mogul.models import build
         >>> model = build("mogp", torch.randn(20, 3), num_outputs=2, generator=torch.Generator())
-        >>> model.moments(torch.zeros(4, 3)).mean.shape
+        >>> model.moments(torch.zeros(4, 3), 1, torch.Generator()).mean.shape
         torch.Size([4, 2])
     """
 
@@ -26,10 +26,9 @@ class Model(nn.Module):
         self.prior = prior
         self.head = head
 
-    def moments(self, x: Float[Tensor, "N D"]) -> Marginals:
-        """Mean and variance of the signal at x, in closed form; its noise is apart."""
-        unused = torch.Generator(device=x.device)  # closed-form priors draw nothing
-        return self.head.moments(self.prior(x, 1, unused), x)
+    def moments(self, x: Float[Tensor, "N D"], num_samples: int, generator: torch.Generator) -> Marginals:
+        """Mean and variance of the signal at x: closed-form, but for the draws of a deep prior's inner layers."""
+        return self.head.moments(self.prior(x, num_samples, generator), x).pooled()
 
     def components(self, x: Float[Tensor, "N D"], num_samples: int, generator: torch.Generator) -> Marginals:
         """The predictive mixture of the signal: Normal given each draw of F and b."""

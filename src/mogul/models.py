@@ -14,7 +14,7 @@ from mogul.heads import BayesianMixing, GaussianNoise, Head, Identity, Neural
 from mogul.inputs import Observed
 from mogul.model import Model
 from mogul.nonlinearities import Nonlinearity
-from mogul.priors import IndependentGPs, kmeans, randomise, rbf
+from mogul.priors import IndependentGPs, MeanName, kmeans, randomise, rbf
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Plan:
     nonlinearity: Nonlinearity
     generator: torch.Generator
 
-    def gps(self, mean: str) -> IndependentGPs:
+    def gps(self, mean: MeanName) -> IndependentGPs:
         """L sparse GPs on the inputs, k-means inducing points, at a random start."""
         inducing = kmeans(self.x, self.num_inducing, self.generator)
         prior = IndependentGPs(rbf(self.x.shape[1], self.num_latents), inducing, self.num_latents, mean=mean)

@@ -1,7 +1,7 @@
 """The evidence lower bound, in named terms."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -26,6 +26,7 @@ class ElboTerms:
         return self.ell - kl_weight * (self.kl_local + self.kl_global) + self.log_prior
 
 
+@runtime_checkable
 class ExpectedLogLikelihood(Protocol):
     """How E_q log p(y | F) is computed, per datapoint."""
 

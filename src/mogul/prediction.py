@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy import ndarray
 from scipy.special import logsumexp, ndtr, ndtri
 
+from mogul.arrays import Array, IntArray
 from mogul.data import Standardiser
 from mogul.errors import ConfigError, ShapeError
 from mogul.model import Model
@@ -19,16 +19,16 @@ class Prediction:
     """The predictive distribution of the outputs, noise included, at N points.
 
     It is a mixture of S Normals with equal weights, one for each draw of the latent functions; given a draw, outputs
-    are independent. `mean` and `var` are its moments: in closed form where the model has them, else of the S Normals.
+    are independent. `mean` and `var` are its moments, in closed form where the model has them.
     """
 
-    mean: Float[ndarray, "N P"]
-    var: Float[ndarray, "N P"]
-    component_mean: Float[ndarray, "S N P"]
-    component_var: Float[ndarray, "S N P"]
+    mean: Float[Array, "N P"]
+    var: Float[Array, "N P"]
+    component_mean: Float[Array, "S N P"]
+    component_var: Float[Array, "S N P"]
 
     @property
-    def std(self) -> Float[ndarray, "N P"]:
+    def std(self) -> Float[Array, "N P"]:
         """Standard deviation per point and output."""
         return np.sqrt(self.var)
 
@@ -45,58 +45,61 @@ class Prediction:
         """From original to standardised units."""
         return self.rescaled(Standardiser(-units.shift / units.scale, 1 / units.scale))
 
-    def rows(self, index: slice | Int[ndarray, "B"]) -> "Prediction":
+    def rows(self, index: slice | Int[IntArray, "B"]) -> "Prediction":
         """The prediction for some of the points."""
         return Prediction(
             self.mean[index], self.var[index], self.component_mean[:, index], self.component_var[:, index]
         )
 
-    def component_log_density(self, y: Float[ndarray, "N P"]) -> Float[ndarray, "S N"]:
+    def component_log_density(self, y: Float[Array, "N P"]) -> Float[Array, "S N"]:
         """log p(y | draw) per draw and point, over the observed outputs."""
         self._check(y)
         observed = ~np.isnan(y)
         misfit = np.square(np.where(observed, y, 0.0) - self.component_mean) / self.component_var
         each = -0.5 * (math.log(2 * math.pi) + np.log(self.component_var) + misfit)
-        return np.where(observed, each, 0.0).sum(-1)
+        result: Array = np.where(observed, each, 0.0).sum(-1)
+        return result
 
-    def log_density(self, y: Float[ndarray, "N P"]) -> Float[ndarray, "N"]:
+    def log_density(self, y: Float[Array, "N P"]) -> Float[Array, "N"]:
         """log p(y) per point, over its observed outputs: the log of the mean over all draws."""
         each = self.component_log_density(y)
-        result: Float[ndarray, "N"] = logsumexp(each, axis=0) - math.log(len(each))
+        result: Float[Array, N] = logsumexp(each, axis=0) - math.log(len(each))
         return result
 
-    def cdf(self, y: Float[ndarray, "N P"]) -> Float[ndarray, "N P"]:
+    def cdf(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
         """P(output ≤ y), per point and output; NaN where y is missing."""
         self._check(y)
-        result: Float[ndarray, "N P"] = ndtr((y - self.component_mean) / np.sqrt(self.component_var)).mean(0)
+        result: Float[Array, "N P"] = ndtr((y - self.component_mean) / np.sqrt(self.component_var)).mean(0)
         return result
 
-    def quantiles(self, levels: list[float]) -> Float[ndarray, "Q N P"]:
+    def quantiles(self, levels: list[float]) -> Float[Array, "Q N P"]:
         """Quantiles of the mixture, per output: not those of a Normal with its mean and variance."""
         for level in levels:
             if not 0 < level < 1:
                 raise ConfigError(f"Each level must be between 0 and 1; got {level}. The median is 0.5.")
         return np.stack([self._quantile(level) for level in levels])
 
-    def sample(self, num_samples: int, seed: int) -> Float[ndarray, "K N P"]:
+    def sample(self, num_samples: int, seed: int) -> Float[Array, "K N P"]:
         """Draws of the outputs, noise included, independent over points."""
         rng = np.random.default_rng(seed)
         num_components, num_points, num_outputs = self.component_mean.shape
         chosen = rng.integers(num_components, size=(num_samples, num_points)), np.arange(num_points)
         noise = rng.standard_normal((num_samples, num_points, num_outputs))
-        return self.component_mean[chosen] + np.sqrt(self.component_var[chosen]) * noise
+        result: Array = self.component_mean[chosen] + np.sqrt(self.component_var[chosen]) * noise
+        return result
 
-    def _quantile(self, level: float) -> Float[ndarray, "N P"]:
+    def _quantile(self, level: float) -> Float[Array, "N P"]:
         # Every component has `level` of its mass below its own quantile, so the mixture's lies between the extremes.
         each = self.component_mean + ndtri(level) * np.sqrt(self.component_var)
-        low, high = each.min(0), each.max(0)
+        low: Array = each.min(0)
+        high: Array = each.max(0)
         for _ in range(40):
             middle = 0.5 * (low + high)
             below = self.cdf(middle) < level
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return 0.5 * (low + high)
 
-    def _check(self, y: Float[ndarray, "N P"]) -> None:
+    def _check(self, y: Float[Array, "N P"]) -> None:
         if y.shape != self.mean.shape:
             raise ShapeError(
                 f"Y must have the shape of the prediction, {self.mean.shape}; got {y.shape}. "
@@ -105,9 +108,7 @@ class Prediction:
 
 
 @torch.no_grad()
-def predict(
-    model: Model, x: Float[torch.Tensor, "N D"], num_samples: int, generator: torch.Generator
-) -> Prediction:
+def predict(model: Model, x: Float[torch.Tensor, "N D"], num_samples: int, generator: torch.Generator) -> Prediction:
     """The predictive distribution at standardised inputs, in standardised units.
 
     Args:
@@ -117,11 +118,11 @@ def predict(
         generator: draws them.
     """
     noise = model.head.noise.var
-    moments = model.moments(x)
+    moments = model.moments(x, num_samples, generator)
     components = model.components(x, num_samples, generator)
     parts = moments.mean, moments.var + noise, components.mean, components.var + noise
     return Prediction(*(_numpy(part) for part in parts))
 
 
-def _numpy(values: torch.Tensor) -> ndarray:
+def _numpy(values: torch.Tensor) -> Array:
     return values.double().cpu().numpy()

@@ -33,5 +33,5 @@ class Batch:
     def minibatches(self, size: int, generator: torch.Generator) -> Iterator["Batch"]:
         """One pass over the rows in random order; the last batch may be smaller."""
         order = torch.randperm(len(self), generator=generator, device=generator.device)
-        for index in order.split(size):
-            yield self.rows(index)
+        for first in range(0, len(order), size):
+            yield self.rows(order[first : first + size])

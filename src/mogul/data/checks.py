@@ -5,12 +5,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mogul.arrays import Array
 from mogul.errors import DataError, ShapeError
 
-Matrix = npt.NDArray[np.float64]
 
-
-def as_matrix(values: Any, name: str) -> tuple[Matrix, list[str]]:
+def as_matrix(values: Any, name: str) -> tuple[Array, list[str]]:
     """A 2-D float64 array and its column names, from an array, a tensor, a list of lists or a DataFrame."""
     columns = getattr(values, "columns", None)
     if hasattr(values, "detach"):
@@ -32,7 +31,7 @@ def as_matrix(values: Any, name: str) -> tuple[Matrix, list[str]]:
     return _as_float(raw, name, names), names
 
 
-def require_finite_inputs(x: Matrix, names: list[str]) -> None:
+def require_finite_inputs(x: Array, names: list[str]) -> None:
     """Inputs must be finite: there is no value to put in place of a missing one."""
     bad = np.argwhere(~np.isfinite(x))
     if len(bad):
@@ -43,7 +42,7 @@ def require_finite_inputs(x: Matrix, names: list[str]) -> None:
         )
 
 
-def require_usable_outputs(y: Matrix, names: list[str]) -> None:
+def require_usable_outputs(y: Array, names: list[str]) -> None:
     """Outputs may be missing (NaN), but not infinite, and none may be missing everywhere."""
     infinite = np.argwhere(np.isinf(y))
     if len(infinite):
@@ -52,10 +51,11 @@ def require_usable_outputs(y: Matrix, names: list[str]) -> None:
             f"Outputs must be finite or NaN (missing); column {names[column]!r} holds {y[row, column]} in row {row}. "
             "Put NaN where a value is unknown."
         )
-    empty = [name for name, missing in zip(names, np.isnan(y).all(axis=0), strict=True) if missing]
+    empty = [name for name, column in zip(names, y.T, strict=True) if np.isnan(column).all()]
     if empty:
         raise DataError(
-            f"Each output must have at least one value; column {empty[0]!r} is NaN in all {len(y)} rows. Drop that column."
+            f"Each output must have at least one value; column {empty[0]!r} is NaN in all {len(y)} rows. "
+            "Drop that column."
         )
 
 
@@ -63,7 +63,7 @@ def _numbered(name: str, count: int) -> list[str]:
     return [f"{name.lower()}{column}" for column in range(count)]
 
 
-def _as_float(raw: npt.NDArray[Any], name: str, names: list[str]) -> Matrix:
+def _as_float(raw: npt.NDArray[Any], name: str, names: list[str]) -> Array:
     if raw.dtype.kind in "fiub":
         return raw.astype(np.float64)
     if raw.dtype.kind == "O":

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from mogul.arrays import Array, IntArray
 from mogul.data.batches import Batch
-from mogul.data.checks import Matrix, as_matrix, require_finite_inputs, require_usable_outputs
+from mogul.data.checks import as_matrix, require_finite_inputs, require_usable_outputs
 from mogul.errors import ConfigError, ShapeError
 
 
@@ -67,7 +68,7 @@ class Dataset:
         order = np.random.default_rng(seed).permutation(self.num_rows)
         return self.rows(order[num_test:]), self.rows(order[:num_test])
 
-    def rows(self, index: np.typing.NDArray[np.int64]) -> "Dataset":
+    def rows(self, index: IntArray) -> "Dataset":
         """The rows at these places, with the same names."""
         part = Dataset(self.x[index], self.y[index])
         part.input_names, part.output_names = self.input_names, self.output_names
@@ -78,11 +79,11 @@ class Dataset:
 class Standardiser:
     """Shift and scale per column, learnt on training data."""
 
-    shift: Float[np.ndarray, "K"]
-    scale: Float[np.ndarray, "K"]
+    shift: Float[Array, "K"]
+    scale: Float[Array, "K"]
 
     @staticmethod
-    def of(values: Matrix) -> "Standardiser":
+    def of(values: Float[Array, "N K"]) -> "Standardiser":
         """Mean and standard deviation of each column, over what is there; a constant column keeps its scale.
 
         >>> Standardiser.of(np.array([[1.0, 5.0], [3.0, 5.0]])).scale
@@ -93,11 +94,11 @@ class Standardiser:
         constant = scale <= 1e-12 * np.maximum(1.0, np.abs(shift))
         return Standardiser(shift, np.where(constant, 1.0, scale))
 
-    def apply(self, values: Matrix) -> Matrix:
+    def apply(self, values: Float[Array, "N K"]) -> Float[Array, "N K"]:
         """To zero mean and unit variance."""
         return (values - self.shift) / self.scale
 
-    def undo(self, values: Matrix) -> Matrix:
+    def undo(self, values: Float[Array, "*S N K"]) -> Float[Array, "*S N K"]:
         """Back to the original units."""
         return values * self.scale + self.shift
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from numpy import ndarray
 
+from mogul.arrays import Array
 from mogul.data.dataset import Dataset
 
 
@@ -22,7 +22,7 @@ class RadialCosine:
     num_outputs: int = 8
     noise_scale: float = 0.1
 
-    def truth(self, x: Float[ndarray, "N D"]) -> Float[ndarray, "N P"]:
+    def truth(self, x: Float[Array, "N D"]) -> Float[Array, "N P"]:
         """The noise-free outputs."""
         wave = np.cos(4 * np.linalg.norm(x, axis=1, keepdims=True))
         return np.repeat(wave, self.num_outputs, axis=1)
@@ -33,7 +33,8 @@ class RadialCosine:
         noise = self.noise_scale * rng.standard_normal((num_rows, self.num_outputs))
         return Dataset(x, self.truth(x) + noise)
 
-    def direction(self, num_rows: int, rng: np.random.Generator) -> Float[ndarray, "N D"]:
+    def direction(self, num_rows: int, rng: np.random.Generator) -> Float[Array, "N D"]:
         """Points uniform on the unit sphere."""
         x = rng.standard_normal((num_rows, self.num_inputs))
-        return x / np.linalg.norm(x, axis=1, keepdims=True)
+        unit: Array = x / np.linalg.norm(x, axis=1, keepdims=True)
+        return unit

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from numpy import ndarray
 
+from mogul.arrays import Array
 from mogul.data import Dataset
 from mogul.metrics import Scores, score
 from mogul.prediction import Prediction
 
 
-def normal_prediction(mean: Float[ndarray, "N P"], var: Float[ndarray, "P"]) -> Prediction:
+def normal_prediction(mean: Float[Array, "N P"], var: Float[Array, "P"]) -> Prediction:
     """A Normal with the same variance everywhere, as a mixture of one component."""
     spread = np.broadcast_to(var, mean.shape)
     return Prediction(mean, spread, mean[None], spread[None])
@@ -27,8 +27,8 @@ class LeastSquares:
         array([[7.13]])
     """
 
-    weights: Float[ndarray, "E P"]
-    var: Float[ndarray, "P"]
+    weights: Float[Array, "E P"]
+    var: Float[Array, "P"]
 
     @staticmethod
     def fit(data: Dataset) -> "LeastSquares":
@@ -45,7 +45,7 @@ class LeastSquares:
             var[column] = max(np.square(residual).sum() / spare, np.finfo(np.float64).eps)
         return LeastSquares(weights, var)
 
-    def predict(self, x: Float[ndarray, "N D"]) -> Prediction:
+    def predict(self, x: Float[Array, "N D"]) -> Prediction:
         """The fitted line with its residual variance."""
         return normal_prediction(_with_constant(x) @ self.weights, self.var)
 
@@ -54,5 +54,5 @@ class LeastSquares:
         return score([(self.predict(data.x), data.y)])
 
 
-def _with_constant(x: Float[ndarray, "N D"]) -> Float[ndarray, "N E"]:
+def _with_constant(x: Float[Array, "N D"]) -> Float[Array, "N E"]:
     return np.concatenate([x, np.ones((len(x), 1))], axis=1)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from numpy import ndarray
 
+from mogul.arrays import Array
 from mogul.data.simulate import RadialCosine
 from mogul.experiments.baselines import LeastSquares, normal_prediction
 from mogul.metrics import Scores, score
@@ -14,7 +14,7 @@ from mogul.prediction import Prediction
 from mogul.training import Fitted, TrainingConfig, fit
 
 NUM_TRAIN, NUM_TEST = 1000, 5000
-SIZES = {"num_latents": 3, "num_inducing": 200}
+SIZES: dict[str, int | str] = {"num_latents": 3, "num_inducing": 200}
 MODELS = {"mogp": SIZES, "n-mogp": SIZES | {"num_hidden": 8, "nonlinearity": "sherf"}}
 # Section 5.1, for one data set.
 PAPER = {"mogp": (-0.72, 0.166), "n-mogp": (6.92, 0.102)}
@@ -28,8 +28,8 @@ class Row:
     model: str
     ll: float
     mrmse: float
-    crps: float | None = None
-    coverage: float | None = None
+    crps: float
+    coverage: float
     seconds: float | None = None
 
 
@@ -37,11 +37,11 @@ class Row:
 class Slice:
     """Truth and prediction of one output along a random ray from the origin."""
 
-    radius: Float[ndarray, "N"]
-    truth: Float[ndarray, "N"]
-    mean: Float[ndarray, "N"]
-    low: Float[ndarray, "N"]
-    high: Float[ndarray, "N"]
+    radius: Float[Array, "N"]
+    truth: Float[Array, "N"]
+    mean: Float[Array, "N"]
+    low: Float[Array, "N"]
+    high: Float[Array, "N"]
 
 
 def config(seed: int) -> TrainingConfig:
@@ -69,9 +69,7 @@ def _row(seed: int, model: str, scores: Scores, fitted: Fitted | None = None) ->
     return Row(seed, model, scores.ll, scores.mrmse, scores.crps, scores.coverage[0.8], seconds)
 
 
-def _slice(
-    simulator: RadialCosine, fitted: Fitted, direction: Float[ndarray, "1 D"], output: int
-) -> Slice:
+def _slice(simulator: RadialCosine, fitted: Fitted, direction: Float[Array, "1 D"], output: int) -> Slice:
     """Beyond radius 1 there are no data: the prediction extrapolates."""
     radius = np.linspace(0.0, 1.5, 151)
     x = radius[:, None] * direction

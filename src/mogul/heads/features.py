@@ -1,6 +1,6 @@
 """Features h(F): the latent GPs themselves, or a layer of hidden units on top of them."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -11,6 +11,7 @@ from mogul.marginals import FeatureMoments, Marginals, normal_kl, normal_log_den
 from mogul.nonlinearities import Nonlinearity
 
 
+@runtime_checkable
 class Features(Protocol):
     """A map from L latent functions to H features, possibly with latent variables of its own."""
 
@@ -92,9 +93,7 @@ class Neural(nn.Module):
         self.nonlinearity = nonlinearity
         self.num_features = num_hidden
         self.weight_scale = weight_scale
-        self.hidden_weights = nn.Parameter(
-            torch.randn(num_hidden, num_latents, generator=generator) / num_latents**0.5
-        )
+        self.hidden_weights = nn.Parameter(torch.randn(num_hidden, num_latents, generator=generator) / num_latents**0.5)
         self.bias_mean = nn.Parameter(torch.randn(num_hidden, generator=generator))
         self.bias_log_scale = nn.Parameter(torch.full((num_hidden,), -2.0))
 
@@ -104,9 +103,7 @@ class Neural(nn.Module):
         """σ(M̃f + b) with b ~ q(b): the points of a joint draw share one b, others have one each."""
         activation = f @ self.hidden_weights.T
         num_draws, num_points, num_hidden = activation.shape
-        noise = standard_normal(
-            (num_draws, 1 if joint else num_points, num_hidden), generator, like=activation
-        )
+        noise = standard_normal((num_draws, 1 if joint else num_points, num_hidden), generator, like=activation)
         return self.nonlinearity(activation + self.bias_mean + torch.exp(self.bias_log_scale) * noise)
 
     def moments(self, q: Marginals) -> FeatureMoments:

@@ -1,6 +1,6 @@
 """Mixing: from H features to P outputs."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -10,6 +10,7 @@ from mogul.errors import require_positive
 from mogul.marginals import FeatureMoments, Marginals, normal_kl, standard_normal
 
 
+@runtime_checkable
 class Mixing(Protocol):
     """A random P × H matrix M, possibly a function of x, independent of the features given x."""
 

@@ -6,7 +6,16 @@ from mogul.nonlinearities.erf import Erf, PolynomialErf, erf_moment
 from mogul.nonlinearities.piecewise import LeakyReLU
 from mogul.nonlinearities.quadrature import Quadrature
 
-__all__ = ["Erf", "LeakyReLU", "Nonlinearity", "PolynomialErf", "Quadrature", "by_name", "erf_moment", "names"]
+__all__ = [
+    "Erf",
+    "LeakyReLU",
+    "Nonlinearity",
+    "PolynomialErf",
+    "Quadrature",
+    "by_name",
+    "erf_moment",
+    "names",
+]
 
 # The paper's four, section 5.3.
 _NAMED: dict[str, Nonlinearity] = {

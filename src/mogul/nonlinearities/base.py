@@ -38,21 +38,19 @@ class Nonlinearity(ABC):
         """E σ(a)² for a ~ N(mean, var)."""
         return self.variance(mean, var) + self.mean(mean, var).square()
 
-    def covariance(
-        self, mean: Float[Tensor, "*S H"], cov: Float[Tensor, "*S H H"]
-    ) -> Float[Tensor, "*S H H"]:
+    def covariance(self, mean: Float[Tensor, "*S H"], cov: Float[Tensor, "*S H H"]) -> Float[Tensor, "*S H H"]:
         """Cov σ(a) for a ~ N(mean, cov): each pair once."""
         size = mean.shape[-1]
         var = cov.diagonal(dim1=-2, dim2=-1)
         first, second = torch.triu_indices(size, size, offset=1, device=mean.device)
         pairs = self.pair_covariance(
-            (mean[..., first], mean[..., second]), (var[..., first], var[..., second]), cov[..., first, second]
+            (mean[..., first], mean[..., second]),
+            (var[..., first], var[..., second]),
+            cov[..., first, second],
         )
         return _symmetric(self.variance(mean, var), pairs, first, second)
 
-    def cross_moment(
-        self, mean: Float[Tensor, "*S H"], cov: Float[Tensor, "*S H H"]
-    ) -> Float[Tensor, "*S H H"]:
+    def cross_moment(self, mean: Float[Tensor, "*S H"], cov: Float[Tensor, "*S H H"]) -> Float[Tensor, "*S H H"]:
         """E σ(a)σ(a)ᵀ for a ~ N(mean, cov)."""
         center = self.mean(mean, cov.diagonal(dim1=-2, dim2=-1))
         return self.covariance(mean, cov) + center.unsqueeze(-1) * center.unsqueeze(-2)

@@ -47,9 +47,7 @@ class Erf(Nonlinearity):
         return 4 * gaussian.excess(mean[0] * first, mean[1] * second, cov * first * second)
 
 
-def erf_moment(
-    power: int, mean: Float[Tensor, "*S"], var: Float[Tensor, "*S"]
-) -> Float[Tensor, "*S"]:
+def erf_moment(power: int, mean: Float[Tensor, "*S"], var: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     """E[aⁿ erf(a)] for a ~ N(mean, var) and n = 0, 1, 2, from the paper's appendix.
 
     >>> erf_moment(1, torch.zeros(1), torch.ones(1)) * math.sqrt(3 * math.pi)

@@ -1,4 +1,4 @@
-"""The bivariate Normal distribution function Φ₂ and its kin, accurate for every correlation, with closed-form gradients.
+"""The bivariate Normal distribution function Φ₂ and its kin, for every correlation, with closed-form gradients.
 
 Everything is written for the *excess* over independence, which is what covariances are made of:
 
@@ -38,12 +38,11 @@ def pdf(x: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
 
 def cdf(x: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     """Distribution function Φ(x) of the standard Normal."""
-    return torch.special.ndtr(x)
+    value: Tensor = torch.special.ndtr(x)
+    return value
 
 
-def bivariate_cdf(
-    h: Float[Tensor, "*S"], k: Float[Tensor, "*S"], rho: Float[Tensor, "*S"]
-) -> Float[Tensor, "*S"]:
+def bivariate_cdf(h: Float[Tensor, "*S"], k: Float[Tensor, "*S"], rho: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     """Φ₂(h, k; ρ) = P(X ≤ h, Y ≤ k) for standard Normals with correlation ρ.
 
     >>> zero = torch.zeros(1, dtype=torch.float64)
@@ -53,17 +52,13 @@ def bivariate_cdf(
     return cdf(h) * cdf(k) + excess(h, k, rho)
 
 
-def excess(
-    h: Float[Tensor, "*S"], k: Float[Tensor, "*S"], rho: Float[Tensor, "*S"]
-) -> Float[Tensor, "*S"]:
+def excess(h: Float[Tensor, "*S"], k: Float[Tensor, "*S"], rho: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     """Φ₂(h, k; ρ) − Φ(h)Φ(k): the probability that correlation adds to the lower-left quadrant."""
     value: Tensor = _Excess.apply(*torch.broadcast_tensors(h, k, rho))  # type: ignore[no-untyped-call]  # torch's own
     return value
 
 
-def rectified_excess(
-    h: Float[Tensor, "*S"], k: Float[Tensor, "*S"], rho: Float[Tensor, "*S"]
-) -> Float[Tensor, "*S"]:
+def rectified_excess(h: Float[Tensor, "*S"], k: Float[Tensor, "*S"], rho: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     """∫₀^ρ (ρ − r) φ₂(h, k; r) dr: the part of Cov[relu, relu] beyond the linear one (Price's theorem, twice)."""
     value: Tensor = _RectifiedExcess.apply(*torch.broadcast_tensors(h, k, rho))  # type: ignore[no-untyped-call]  # torch's own
     return value
@@ -78,7 +73,7 @@ class _Excess(torch.autograd.Function):
         return _integrate(h, k, rho)[0]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         h, k, rho = ctx.saved_tensors
         given_h, given_k, density, _ = _conditionals(h, k, rho)
         return grad * pdf(h) * (given_h - cdf(k)), grad * pdf(k) * (given_k - cdf(h)), grad * density
@@ -94,13 +89,17 @@ class _RectifiedExcess(torch.autograd.Function):
         return rectified
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         h, k, rho, plain = ctx.saved_tensors
         given_h, given_k, _, _ = _conditionals(h, k, rho)
         gain_h, gain_k = pdf(h) * (given_h - cdf(k)), pdf(k) * (given_k - cdf(h))
         # k·excess would be ∞·0 for a saturated argument.
         h, k = _saturate(h), _saturate(k)
-        return grad * (k * plain + gain_k + rho * gain_h), grad * (h * plain + gain_h + rho * gain_k), grad * plain
+        return (
+            grad * (k * plain + gain_k + rho * gain_h),
+            grad * (h * plain + gain_h + rho * gain_k),
+            grad * plain,
+        )
 
 
 def _saturate(x: Tensor) -> Tensor:

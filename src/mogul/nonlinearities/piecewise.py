@@ -33,12 +33,10 @@ class LeakyReLU(Nonlinearity):
         return self.slope * mean + (1 - self.slope) * rectified
 
     def variance(self, mean: Float[Tensor, "*S"], var: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
-        # Var relu = σ² [Φ(b) + b²Φ(b)Φ(−b) − bφ(b)(2Φ(b) − 1) − φ(b)²], free of the cancellation in E relu² − (E relu)².
+        # Var relu = σ² [Φ(b) + b²Φ(b)Φ(−b) − bφ(b)(2Φ(b) − 1) − φ(b)²]: E relu² − (E relu)² would cancel.
         ratio = mean * torch.rsqrt(_positive(var))
         below, above, density = gaussian.cdf(-ratio), gaussian.cdf(ratio), gaussian.pdf(ratio)
-        rectified = (
-            above + ratio.square() * above * below - ratio * density * (above - below) - density.square()
-        )
+        rectified = above + ratio.square() * above * below - ratio * density * (above - below) - density.square()
         keep = 1 - self.slope
         return var * (self.slope**2 + 2 * self.slope * keep * above + keep**2 * rectified)
 

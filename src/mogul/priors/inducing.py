@@ -20,7 +20,7 @@ def kmeans(x: Float[Tensor, "N D"], num_inducing: int, generator: torch.Generato
     from sklearn.exceptions import ConvergenceWarning
 
     require_positive(num_inducing=num_inducing)
-    distinct = torch.unique(x, dim=0)
+    distinct: Tensor = torch.unique(x, dim=0)
     if len(distinct) <= num_inducing:
         return distinct
     seed = int(torch.randint(2**31 - 1, (1,), generator=generator))

@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -19,6 +19,7 @@ class Whitened:
     jitter: float
 
 
+@runtime_checkable
 class Solver(Protocol):
     """How an inverse square root of K_zz is applied."""
 
@@ -74,6 +75,6 @@ def _explain(matrix: Tensor, jitter: float) -> str:
             "Lower the learning rate, or look for extreme values in the inputs."
         )
     return (
-        f"The kernel matrix of the inducing points must be positive definite; it is not, with a jitter of {jitter:.0e}. "
-        "Standardise the inputs, use fewer inducing points, or compute in float64."
+        f"The kernel matrix of the inducing points must be positive definite; it is not, with a jitter of {jitter:.0e}."
+        " Standardise the inputs, use fewer inducing points, or compute in float64."
     )

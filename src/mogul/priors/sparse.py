@@ -1,7 +1,7 @@
 """Independent sparse variational GPs, whitened."""
 
 import math
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import gpytorch
 import torch
@@ -15,10 +15,12 @@ from mogul.priors.solvers import Cholesky, Solver
 MeanName = Literal["zero", "constant"]
 
 
+@runtime_checkable
 class Prior(Protocol):
     """A process over functions F: ℝᴰ → ℝᴸ with a variational posterior."""
 
     num_latents: int
+    jitter: float  # the largest that was last added to K_zz, relative to its diagonal
 
     def __call__(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
         """Marginals of q(F) at x: closed-form, or given `num_samples` draws of inner layers (a leading axis)."""
@@ -76,19 +78,15 @@ class IndependentGPs(nn.Module):
         self.kernel = kernel.to(like)
         self.inducing_points = nn.Parameter(like.detach().clone())
         self.variational_mean = nn.Parameter(like.new_zeros(num_latents, num_inducing))
-        self.variational_root = nn.Parameter(
-            torch.eye(num_inducing).to(like).repeat(num_latents, 1, 1)
-        )
+        self.variational_root = nn.Parameter(torch.eye(num_inducing).to(like).repeat(num_latents, 1, 1))
         if mean == "constant":
             self.constant = nn.Parameter(like.new_zeros(num_latents))
         elif mean == "zero":
             self.register_buffer("constant", like.new_zeros(num_latents))
         else:
-            raise unknown_name("mean", mean, MeanName.__args__)  # type: ignore[attr-defined]
+            raise unknown_name("mean", mean, get_args(MeanName))
 
-    def forward(
-        self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator
-    ) -> Marginals:
+    def forward(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
         """Marginals of q(F) at x, in closed form; the draws are for deep priors only."""
         rows = x.reshape(-1, x.shape[-1])
         cross = self._cross(rows)

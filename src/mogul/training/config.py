@@ -47,7 +47,10 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         require_positive(
-            epochs=self.epochs, batch_size=self.batch_size, num_starts=self.num_starts, start_epochs=self.start_epochs
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            num_starts=self.num_starts,
+            start_epochs=self.start_epochs,
         )
         if self.anneal_epochs < 0:
             raise ConfigError(f"anneal_epochs must be 0 or more; got {self.anneal_epochs}. 0 turns annealing off.")

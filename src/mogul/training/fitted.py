@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy import ndarray
 
+from mogul.arrays import Array
 from mogul.data import Dataset, Scaling
 from mogul.data.checks import as_matrix, require_finite_inputs
 from mogul.errors import ShapeError
@@ -37,7 +37,7 @@ class Fitted:
         generator = torch.Generator().manual_seed(seed)
         return predict(self.model, rows, num_samples, generator).rescaled(self.scaling.outputs)
 
-    def sample_functions(self, x: Any, num_samples: int, seed: int = 0) -> Float[ndarray, "S N P"]:
+    def sample_functions(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
         """Draws of the noise-free outputs at x, correlated over points: whole functions."""
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
@@ -45,14 +45,19 @@ class Fitted:
         return self.scaling.outputs.undo(draws.double().cpu().numpy())
 
     def evaluate(
-        self, data: Dataset, *, standardised: bool = False, num_samples: int = NUM_OUTER * NUM_INNER, seed: int = 0
+        self,
+        data: Dataset,
+        *,
+        standardised: bool = False,
+        num_samples: int = NUM_OUTER * NUM_INNER,
+        seed: int = 0,
     ) -> Scores:
         """Scores on test data, in original units or, as in the paper's tables, in standardised ones."""
         return score(self._parts(data, standardised, num_samples, seed))
 
     def _parts(
         self, data: Dataset, standardised: bool, num_samples: int, seed: int
-    ) -> Iterator[tuple[Prediction, Float[ndarray, "_ P"]]]:
+    ) -> Iterator[tuple[Prediction, Float[Array, "_ P"]]]:
         step = max(1, _PART // (num_samples * data.num_outputs))
         for number, first in enumerate(range(0, data.num_rows, step)):
             part = slice(first, first + step)

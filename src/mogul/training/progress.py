@@ -1,7 +1,6 @@
 """A progress bar for a person; silence for a file."""
 
 from types import TracebackType
-from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -32,7 +31,7 @@ class TrainingProgress:
         )
         self._task = self._progress.add_task(label, total=total, status="")
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "TrainingProgress":
         self._progress.start()
         return self
 
