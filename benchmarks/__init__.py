@@ -1,0 +1,1 @@
+"""Side-by-side timings, as ratios within one run."""
