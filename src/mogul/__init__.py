@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mogul.errors import MogulError, MogulWarning
     from mogul.objective import Analytic, Elbo, MonteCarlo
     from mogul.prediction import Prediction
-    from mogul.training import Fitted, TrainingConfig
+    from mogul.training import Fitted, FittedLatent, TrainingConfig
     from mogul.training.fit import fit
 
 __version__ = "0.1.0"
@@ -19,6 +19,7 @@ __all__ = [
     "Dataset",
     "Elbo",
     "Fitted",
+    "FittedLatent",
     "MogulError",
     "MogulWarning",
     "MonteCarlo",
@@ -36,6 +37,7 @@ _HOMES = {
     "Dataset": "mogul.data",
     "Elbo": "mogul.objective",
     "Fitted": "mogul.training",
+    "FittedLatent": "mogul.training",
     "MogulError": "mogul.errors",
     "MogulWarning": "mogul.errors",
     "MonteCarlo": "mogul.objective",

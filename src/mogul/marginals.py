@@ -59,7 +59,12 @@ def standard_normal(
 
 def normal_kl(mean: Float[Tensor, "*S"], log_scale: Float[Tensor, "*S"]) -> Float[Tensor, ""]:
     """KL of independent Normals N(mean, e^{2·log_scale}) from the unit Normal, summed."""
-    return 0.5 * (mean.square() + torch.exp(2 * log_scale) - 1 - 2 * log_scale).sum()
+    return normal_kl_each(mean, log_scale).sum()
+
+
+def normal_kl_each(mean: Float[Tensor, "*S"], log_scale: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
+    """KL of each of independent Normals N(mean, e^{2·log_scale}) from the unit Normal."""
+    return 0.5 * (mean.square() + torch.exp(2 * log_scale) - 1 - 2 * log_scale)
 
 
 def normal_log_density(weights: Float[Tensor, "*S"], scale: float) -> Float[Tensor, ""]:

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mogul.heads import Head
-from mogul.inputs import Observed
+from mogul.inputs import Inputs
 from mogul.marginals import Marginals
 from mogul.priors import Prior
 
@@ -20,17 +20,17 @@ class Model(nn.Module):
         torch.Size([4, 2])
     """
 
-    def __init__(self, inputs: Observed, prior: Prior, head: Head) -> None:
+    def __init__(self, inputs: Inputs, prior: Prior, head: Head) -> None:
         super().__init__()
         self.inputs = inputs
         self.prior = prior
         self.head = head
 
-    def moments(self, x: Float[Tensor, "N D"], num_samples: int, generator: torch.Generator) -> Marginals:
+    def moments(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
         """Mean and variance of the signal at x: closed-form, but for the draws of a deep prior's inner layers."""
-        return self.head.moments(self.prior(x, num_samples, generator), x).pooled()
+        return self.head.moments(self.prior(x, num_samples, generator), x, generator).pooled()
 
-    def components(self, x: Float[Tensor, "N D"], num_samples: int, generator: torch.Generator) -> Marginals:
+    def components(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
         """The predictive mixture of the signal: Normal given each draw of F and b."""
         f = self.prior(x, num_samples, generator).sample(num_samples, generator)
         return self.head.given_f(f, x, generator)
@@ -49,4 +49,4 @@ class Model(nn.Module):
 
     def log_prior(self) -> Float[Tensor, ""]:
         """Log prior density of what is estimated by MAP."""
-        return self.head.log_prior()
+        return self.prior.log_prior() + self.head.log_prior()

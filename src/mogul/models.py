@@ -1,82 +1,206 @@
-"""The paper's models by name, each a short composition of inputs × prior × head."""
+"""The paper's models by name, each a short composition of inputs × prior × head.
+
+A name is one of seven families, with `dk-` before it for deep kernels and `-lvm` behind it for latent inputs.
+"""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from gpytorch.kernels import Kernel
 from jaxtyping import Float
 from torch import Tensor
 
 from mogul import nonlinearities
 from mogul.errors import require_positive, unknown_name
-from mogul.heads import BayesianMixing, GaussianNoise, Head, Identity, Neural
-from mogul.inputs import Observed
+from mogul.heads import BayesianMixing, Features, GaussianNoise, GPMixing, Head, Identity, Mixing, NetMixing, Neural
+from mogul.inputs import Inputs, Latent, Observed
 from mogul.model import Model
 from mogul.nonlinearities import Nonlinearity
-from mogul.priors import IndependentGPs, MeanName, kmeans, randomise, rbf
+from mogul.priors import ConstantMean, DeepGPs, DeepKernel, IndependentGPs, MeanName, Solver, kmeans, randomise, rbf
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a composition needs: the training inputs, the sizes, the nonlinearity, the generator of its start."""
+    """Everything a composition needs: where inputs are or start, sizes, choices, the generator of the random start."""
 
     x: Float[Tensor, "N D"]
     num_outputs: int
     num_latents: int
+    num_top_latents: int
     num_hidden: int
     num_inducing: int
+    num_top_inducing: int
+    num_mixing_inducing: int
     nonlinearity: Nonlinearity
+    deep_kernel: bool
+    latent: bool
+    inner_mean: MeanName | None
+    dropout: float
+    solver: Solver | None
     generator: torch.Generator
 
-    def gps(self, mean: MeanName) -> IndependentGPs:
-        """L sparse GPs on the inputs, k-means inducing points, at a random start."""
-        inducing = kmeans(self.x, self.num_inducing, self.generator)
-        prior = IndependentGPs(rbf(self.x.shape[1], self.num_latents), inducing, self.num_latents, mean=mean)
-        randomise(prior, self.generator, spread=0.1, scale=0.1)
-        return prior
+    def inputs(self) -> Inputs:
+        """Given inputs, or latent ones that start at x."""
+        return Latent(self.x) if self.latent else Observed()
 
-    def hidden_units(self) -> Neural:
-        """H hidden units on L latent functions."""
-        return Neural(self.nonlinearity, self.num_latents, self.num_hidden, self.generator)
+    def kernel(self, num_latents: int | None) -> Kernel:
+        """An RBF on the inputs, deep if wished; one lengthscale per input, or one for all latent inputs."""
+        kernel = rbf(self.x.shape[1], num_latents, ard=not self.latent)
+        return DeepKernel(kernel, self.x.shape[1], self.generator) if self.deep_kernel else kernel
 
-    def mixing(self, num_features: int) -> BayesianMixing:
-        """A Bayesian P × H matrix."""
-        return BayesianMixing(self.num_outputs, num_features, self.generator)
+    def gps(self, mean: MeanName, white_noise: float | None = None) -> IndependentGPs:
+        """L sparse GPs on the inputs, with k-means inducing points, at a random start."""
+        points = kmeans(self.x, self.num_inducing, self.generator)
+        gps = IndependentGPs(
+            self.kernel(self.num_latents),
+            points,
+            self.num_latents,
+            mean=mean,
+            white_noise=white_noise,
+            solver=self.solver,
+        )
+        return randomise(gps, self.generator, spread=0.1, scale=0.1)
+
+    def deep_gps(self, mean: MeanName) -> DeepGPs:
+        """Two layers; each GP of the second has inducing points of its own, which start at random."""
+        shape = (self.num_top_latents, self.num_top_inducing, self.num_latents)
+        points = torch.randn(shape, generator=self.generator).to(self.x)
+        kernel = rbf(self.num_latents, self.num_top_latents)
+        top = IndependentGPs(kernel, points, self.num_top_latents, mean=mean, solver=self.solver)
+        return DeepGPs(self.gps(self.inner_mean or mean), randomise(top, self.generator, spread=0.1, scale=0.1))
+
+    def hidden_units(self, num_latents: int) -> Neural:
+        """H hidden units on top of latent functions."""
+        return Neural(self.nonlinearity, num_latents, self.num_hidden, self.generator)
+
+    def bayesian_mixing(self, features: Features) -> BayesianMixing:
+        """One P × H matrix, with a posterior."""
+        return BayesianMixing(self.num_outputs, features.num_features, self.generator)
+
+    def net_mixing(self, features: Features) -> NetMixing:
+        """A P × H matrix by a net."""
+        return NetMixing(self.x.shape[1], self.num_outputs, features.num_features, self.generator, dropout=self.dropout)
+
+    def gp_mixing(self, features: Features) -> GPMixing:
+        """A P × H matrix of GPs that share their kernel and inducing points, constant where training starts."""
+        num_gps = self.num_outputs * features.num_features
+        points = kmeans(self.x, self.num_mixing_inducing, self.generator)
+        start = torch.randn(num_gps, generator=self.generator).to(points) / features.num_features**0.5
+        gps = IndependentGPs(self.kernel(None), points, num_gps, mean=ConstantMean(start), solver=self.solver)
+        return GPMixing(randomise(gps, self.generator, spread=0.1, scale=0.1), self.num_outputs)
+
+    def head(self, features: Features, mixing: Mixing) -> Head:
+        """Features and mixing with the paper's noise."""
+        return Head(features, mixing, GaussianNoise(self.num_outputs))
+
+
+def mogp(plan: Plan) -> Model:
+    """Multi-output GP: a matrix mixes L GPs."""
+    features = Identity(plan.num_latents)
+    return Model(plan.inputs(), plan.gps("constant"), plan.head(features, plan.bayesian_mixing(features)))
+
+
+def gprn(plan: Plan) -> Model:
+    """GP regression network: the matrix is itself made of GPs, and f has white noise."""
+    features = Identity(plan.num_latents)
+    return Model(plan.inputs(), plan.gps("constant", white_noise=0.01), plan.head(features, plan.gp_mixing(features)))
+
+
+def sbgprn(plan: Plan) -> Model:
+    """Semi-Bayesian GPRN: the matrix is a neural net's."""
+    features = Identity(plan.num_latents)
+    return Model(plan.inputs(), plan.gps("constant"), plan.head(features, plan.net_mixing(features)))
+
+
+def dgp(plan: Plan) -> Model:
+    """Deep GP: a matrix mixes a second layer of GPs."""
+    features = Identity(plan.num_top_latents)
+    return Model(plan.inputs(), plan.deep_gps("constant"), plan.head(features, plan.bayesian_mixing(features)))
+
+
+# Neural models have biases in their hidden units, so their GPs have zero means (appendix, Bias in Hidden Units).
+def n_mogp(plan: Plan) -> Model:
+    """Neural MOGP: hidden units between the GPs and the matrix."""
+    features = plan.hidden_units(plan.num_latents)
+    return Model(plan.inputs(), plan.gps("zero"), plan.head(features, plan.bayesian_mixing(features)))
+
+
+def n_sbgprn(plan: Plan) -> Model:
+    """Neural SBGPRN: hidden units between the GPs and the net's matrix."""
+    features = plan.hidden_units(plan.num_latents)
+    return Model(plan.inputs(), plan.gps("zero"), plan.head(features, plan.net_mixing(features)))
+
+
+def n_dgp(plan: Plan) -> Model:
+    """Neural DGP: hidden units on top of the second layer of GPs."""
+    features = plan.hidden_units(plan.num_top_latents)
+    return Model(plan.inputs(), plan.deep_gps("zero"), plan.head(features, plan.bayesian_mixing(features)))
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A named composition, with the paper's sizes as defaults."""
+    """A family of models: its composition, where it comes from, and the paper's choices for it."""
 
     compose: Callable[[Plan], Model]
-    description: str
     equation: str
-    nonlinearity: str = "erf"
+    nonlinearity: str = "leaky"
+    hidden_per_output: int = 2
+    latent_hidden: int = 14
     num_inducing: int = 400
+    num_samples: int | None = 250  # draws per expectation in the paper's training; None: closed-form
+    deep: bool = False
+
+    @property
+    def description(self) -> str:
+        """The composition's own first line."""
+        return str(self.compose.__doc__)
 
 
-def mogp(plan: Plan) -> Model:
-    """Multi-output GP, section 3.1.1."""
-    head = Head(Identity(plan.num_latents), plan.mixing(plan.num_latents), GaussianNoise(plan.num_outputs))
-    return Model(Observed(), plan.gps(mean="constant"), head)
-
-
-def n_mogp(plan: Plan) -> Model:
-    """Neural multi-output GP, section 3.1.5; its GPs have zero means, since its units have biases."""
-    head = Head(plan.hidden_units(), plan.mixing(plan.num_hidden), GaussianNoise(plan.num_outputs))
-    return Model(Observed(), plan.gps(mean="zero"), head)
-
-
-RECIPES: dict[str, Recipe] = {
-    "mogp": Recipe(mogp, "latent GPs, linearly mixed", "eqn:mogp"),
-    "n-mogp": Recipe(n_mogp, "latent GPs through a layer of hidden units", "eqn:nmogp", nonlinearity="sherf"),
+FAMILIES: dict[str, Recipe] = {
+    "mogp": Recipe(mogp, "mogp"),
+    "gprn": Recipe(gprn, "gprn", num_inducing=100, num_samples=None),
+    "dgp": Recipe(dgp, "dgp", num_samples=5, deep=True),
+    "sbgprn": Recipe(sbgprn, "sbgprn"),
+    "n-mogp": Recipe(n_mogp, "nmogp", nonlinearity="sherf"),
+    "n-sbgprn": Recipe(n_sbgprn, "nsbgprn", hidden_per_output=1, latent_hidden=7),
+    "n-dgp": Recipe(n_dgp, "ndgp", nonlinearity="erf", num_samples=5, deep=True),
 }
+# Section 5.4: latent dimension, GPs and inducing points of every model with latent inputs.
+LATENT_INPUTS, LATENT_GPS, LATENT_INDUCING = 4, 4, 200
+TOP_INDUCING, MIXING_INDUCING = 100, 100
+
+
+@dataclass(frozen=True)
+class Name:
+    """A model's name, taken apart."""
+
+    family: str
+    deep_kernel: bool
+    latent: bool
+
+    @staticmethod
+    def parse(name: str) -> "Name":
+        """`dk-n-mogp-lvm` → the family n-mogp, with a deep kernel and latent inputs."""
+        if name not in names():
+            raise unknown_name("model", name, names())
+        family = name.removeprefix("dk-").removesuffix("-lvm")
+        return Name(family, deep_kernel=name.startswith("dk-"), latent=name.endswith("-lvm"))
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of the family."""
+        return FAMILIES[self.family]
 
 
 def names() -> list[str]:
-    """The names that `build` knows."""
-    return list(RECIPES)
+    """The names that `build` knows.
+
+    >>> len(names())
+    28
+    """
+    return [f"{kernel}{family}{inputs}" for inputs in ("", "-lvm") for kernel in ("", "dk-") for family in FAMILIES]
 
 
 def build(
@@ -86,35 +210,62 @@ def build(
     generator: torch.Generator,
     *,
     num_latents: int | None = None,
+    num_top_latents: int | None = None,
     num_hidden: int | None = None,
     num_inducing: int | None = None,
+    num_top_inducing: int = TOP_INDUCING,
+    num_mixing_inducing: int = MIXING_INDUCING,
     nonlinearity: str | Nonlinearity | None = None,
+    inner_mean: MeanName | None = None,
+    dropout: float = 0.0,
+    solver: Solver | None = None,
 ) -> Model:
-    """The model of this name at a random start, in the precision of x.
+    """The model of this name at a random start, in the precision of x; sizes are the paper's unless given.
 
     Args:
         name: one of `names()`.
-        x: standardised training inputs: inducing points start at their k-means centres.
+        x: standardised training inputs, or where the latent inputs of an `-lvm` model start.
         num_outputs: the number P of outputs.
         generator: draws the start.
-        num_latents: the number L of GPs; ⌈P/2⌉ by default.
-        num_hidden: the number H of hidden units; 2P by default.
-        num_inducing: the number M of inducing points.
-        nonlinearity: a name, or any `Nonlinearity`.
+        num_latents: the number L of GPs; ⌈P/2⌉, or 4 with latent inputs.
+        num_top_latents: the number L′ of GPs in the second layer of a deep model; ⌈3P/4⌉.
+        num_hidden: the number H of hidden units; 2P, or P for n-sbgprn; 14 and 7 with latent inputs.
+        num_inducing: the number M of inducing points; 400, 100 for gprn, 200 with latent inputs.
+        num_top_inducing: that of the second layer of a deep model.
+        num_mixing_inducing: that of gprn's mixing GPs.
+        nonlinearity: a name, or any `Nonlinearity`; the paper's choice for each model by default.
+        inner_mean: mean function of a deep model's first layer; by default the same as its second layer's.
+        dropout: share of the mixing net's units dropped in training.
+        solver: how K_zz^{-1/2} is applied; Cholesky by default.
     """
-    recipe = RECIPES.get(name)
-    if recipe is None:
-        raise unknown_name("model", name, RECIPES)
-    require_positive(num_outputs=num_outputs)
+    parsed = Name.parse(name)
+    recipe = parsed.recipe
     chosen = nonlinearity or recipe.nonlinearity
+    hidden = recipe.latent_hidden if parsed.latent else recipe.hidden_per_output * num_outputs
+    inducing = LATENT_INDUCING if parsed.latent else recipe.num_inducing
+    sizes = {
+        "num_outputs": num_outputs,
+        "num_latents": _default(num_latents, LATENT_GPS if parsed.latent else math.ceil(num_outputs / 2)),
+        "num_top_latents": _default(num_top_latents, math.ceil(3 * num_outputs / 4)),
+        "num_hidden": _default(num_hidden, hidden),
+        "num_inducing": _default(num_inducing, inducing),
+        "num_top_inducing": num_top_inducing,
+        "num_mixing_inducing": num_mixing_inducing,
+    }
+    require_positive(**sizes)
     plan = Plan(
         x=x,
-        num_outputs=num_outputs,
-        num_latents=math.ceil(num_outputs / 2) if num_latents is None else num_latents,
-        num_hidden=2 * num_outputs if num_hidden is None else num_hidden,
-        num_inducing=recipe.num_inducing if num_inducing is None else num_inducing,
+        **sizes,
         nonlinearity=nonlinearities.by_name(chosen) if isinstance(chosen, str) else chosen,
+        deep_kernel=parsed.deep_kernel,
+        latent=parsed.latent,
+        inner_mean=inner_mean,
+        dropout=dropout,
+        solver=solver,
         generator=generator,
     )
-    require_positive(num_latents=plan.num_latents, num_hidden=plan.num_hidden, num_inducing=plan.num_inducing)
     return recipe.compose(plan).to(x.dtype)
+
+
+def _default(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value

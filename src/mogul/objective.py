@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mogul.data.batches import Batch
 from mogul.errors import require_positive
+from mogul.marginals import Marginals
 from mogul.model import Model
 
 
@@ -20,6 +21,7 @@ class ElboTerms:
     kl_local: Float[Tensor, ""]
     kl_global: Float[Tensor, ""]
     log_prior: Float[Tensor, ""]
+    signal: Marginals  # of the batch, detached: closed-form updates start from it
 
     def total(self, kl_weight: float = 1.0) -> Float[Tensor, ""]:
         """ELL − w·KL + log prior: at w = 1 the lower bound, plus the log prior of what is estimated by MAP."""
@@ -27,13 +29,11 @@ class ElboTerms:
 
 
 @runtime_checkable
-class ExpectedLogLikelihood(Protocol):
-    """How E_q log p(y | F) is computed, per datapoint."""
+class Expectation(Protocol):
+    """How the signal's moments under q, all that a Gaussian expected log likelihood needs, are computed."""
 
-    def __call__(
-        self, model: Model, x: Float[Tensor, "N D"], batch: Batch, generator: torch.Generator
-    ) -> Float[Tensor, "N"]:
-        """The expected log likelihood of each row of the batch, over its observed outputs."""
+    def signal(self, model: Model, x: Float[Tensor, "N D"], generator: torch.Generator) -> Marginals:
+        """Moments of the noise-free outputs; a leading axis holds draws to average the log likelihood over."""
         ...
 
 
@@ -46,12 +46,9 @@ class Analytic:
     def __post_init__(self) -> None:
         require_positive(num_samples=self.num_samples)
 
-    def __call__(
-        self, model: Model, x: Float[Tensor, "N D"], batch: Batch, generator: torch.Generator
-    ) -> Float[Tensor, "N"]:
-        q = model.prior(x, self.num_samples, generator)
-        ell = model.head.noise.expected_log_density(batch.y, batch.observed, model.head.moments(q, x))
-        return ell.reshape(-1, len(x)).mean(0)
+    def signal(self, model: Model, x: Float[Tensor, "N D"], generator: torch.Generator) -> Marginals:
+        """Features and mixing integrated out."""
+        return model.head.moments(model.prior(x, self.num_samples, generator), x, generator)
 
 
 @dataclass(frozen=True)
@@ -63,12 +60,10 @@ class MonteCarlo:
     def __post_init__(self) -> None:
         require_positive(num_samples=self.num_samples)
 
-    def __call__(
-        self, model: Model, x: Float[Tensor, "N D"], batch: Batch, generator: torch.Generator
-    ) -> Float[Tensor, "N"]:
+    def signal(self, model: Model, x: Float[Tensor, "N D"], generator: torch.Generator) -> Marginals:
+        """Moments of the empirical distribution of the draws: see `FeatureMoments.of_samples`."""
         f = model.prior(x, self.num_samples, generator).sample(self.num_samples, generator)
-        signal = model.head.sampled_moments(f, x, generator)
-        return model.head.noise.expected_log_density(batch.y, batch.observed, signal)
+        return model.head.sampled_moments(f, x, generator)
 
 
 @dataclass(frozen=True)
@@ -84,18 +79,21 @@ class Elbo:
         True
     """
 
-    ell: ExpectedLogLikelihood
+    expectation: Expectation
     num_data: int
 
     def __post_init__(self) -> None:
         require_positive(num_data=self.num_data)
 
     def __call__(self, model: Model, batch: Batch, generator: torch.Generator) -> ElboTerms:
-        rescale = self.num_data / len(batch.y)
+        rescale = self.num_data / len(batch)
         x = model.inputs.draw(batch, generator)
+        signal = self.expectation.signal(model, x, generator)
+        ell = model.head.noise.expected_log_density(batch.y, batch.observed, signal)
         return ElboTerms(
-            ell=rescale * self.ell(model, x, batch, generator).sum(),
+            ell=rescale * ell.reshape(-1, len(batch)).mean(0).sum(),
             kl_local=rescale * model.inputs.kl(batch).sum(),
             kl_global=model.kl(),
             log_prior=model.log_prior(),
+            signal=Marginals(signal.mean.detach(), signal.var.detach()),
         )

@@ -108,12 +108,12 @@ class Prediction:
 
 
 @torch.no_grad()
-def predict(model: Model, x: Float[torch.Tensor, "N D"], num_samples: int, generator: torch.Generator) -> Prediction:
+def predict(model: Model, x: Float[torch.Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Prediction:
     """The predictive distribution at standardised inputs, in standardised units.
 
     Args:
         model: a trained model.
-        x: standardised inputs.
+        x: standardised inputs, or S draws of latent ones.
         num_samples: the number S of draws that make up the mixture.
         generator: draws them.
     """

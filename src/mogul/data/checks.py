@@ -42,8 +42,8 @@ def require_finite_inputs(x: Array, names: list[str]) -> None:
         )
 
 
-def require_usable_outputs(y: Array, names: list[str]) -> None:
-    """Outputs may be missing (NaN), but not infinite, and none may be missing everywhere."""
+def require_no_infinity(y: Array, names: list[str]) -> None:
+    """Outputs may be missing (NaN), but not infinite."""
     infinite = np.argwhere(np.isinf(y))
     if len(infinite):
         row, column = infinite[0]
@@ -51,6 +51,10 @@ def require_usable_outputs(y: Array, names: list[str]) -> None:
             f"Outputs must be finite or NaN (missing); column {names[column]!r} holds {y[row, column]} in row {row}. "
             "Put NaN where a value is unknown."
         )
+
+
+def require_some_of_each(y: Array, names: list[str]) -> None:
+    """To learn an output, some of its values must be there."""
     empty = [name for name, column in zip(names, y.T, strict=True) if np.isnan(column).all()]
     if empty:
         raise DataError(

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from mogul.arrays import Array, IntArray
 from mogul.data.batches import Batch
-from mogul.data.checks import as_matrix, require_finite_inputs, require_usable_outputs
+from mogul.data.checks import as_matrix, require_finite_inputs, require_no_infinity, require_some_of_each
 from mogul.errors import ConfigError, ShapeError
 
 
@@ -17,8 +17,9 @@ class Dataset:
     """Inputs x (N, D) and outputs y (N, P), in their own units; NaN in y is a missing output.
 
     Args:
-        x: array, tensor or DataFrame of finite numbers.
+        x: array, tensor or DataFrame of finite numbers; None for models with latent inputs.
         y: the same, where NaN means missing.
+        check_outputs: whether each output must have at least one value, as training needs.
 
     Example:
         >>> data = Dataset([[0.0], [1.0], [2.0]], [[1.0, 2.0], [3.0, float("nan")], [5.0, 6.0]])
@@ -26,16 +27,18 @@ class Dataset:
         (3, 1, 2, 1)
     """
 
-    def __init__(self, x: Any, y: Any) -> None:
-        self.x, self.input_names = as_matrix(x, "X")
+    def __init__(self, x: Any | None, y: Any, *, check_outputs: bool = True) -> None:
         self.y, self.output_names = as_matrix(y, "Y")
+        self.x, self.input_names = (np.empty((len(self.y), 0)), []) if x is None else as_matrix(x, "X")
         if len(self.x) != len(self.y):
             raise ShapeError(
                 f"X and Y must have the same number of rows; got {len(self.x)} and {len(self.y)}. "
                 "Each row of X belongs to the row of Y at the same place."
             )
         require_finite_inputs(self.x, self.input_names)
-        require_usable_outputs(self.y, self.output_names)
+        require_no_infinity(self.y, self.output_names)
+        if check_outputs:
+            require_some_of_each(self.y, self.output_names)
 
     @property
     def num_rows(self) -> int:
@@ -70,7 +73,7 @@ class Dataset:
 
     def rows(self, index: IntArray) -> "Dataset":
         """The rows at these places, with the same names."""
-        part = Dataset(self.x[index], self.y[index])
+        part = Dataset(self.x[index] if self.num_inputs else None, self.y[index], check_outputs=False)
         part.input_names, part.output_names = self.input_names, self.output_names
         return part
 
@@ -115,7 +118,12 @@ class Scaling:
         """Learn both from training data."""
         return Scaling(Standardiser.of(data.x), Standardiser.of(data.y))
 
+    def without_inputs(self, num_inputs: int) -> "Scaling":
+        """The same outputs, with latent inputs: they have no units to scale."""
+        return Scaling(Standardiser(np.zeros(num_inputs), np.ones(num_inputs)), self.outputs)
+
     def batch(self, data: Dataset, dtype: torch.dtype) -> Batch:
         """All rows, standardised, as tensors."""
-        x, y = self.inputs.apply(data.x), self.outputs.apply(data.y)
+        x = self.inputs.apply(data.x) if data.num_inputs else data.x
+        y = self.outputs.apply(data.y)
         return Batch.of(torch.as_tensor(x, dtype=dtype), torch.as_tensor(y, dtype=dtype))

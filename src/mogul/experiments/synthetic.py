@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -14,7 +15,7 @@ from mogul.prediction import Prediction
 from mogul.training import Fitted, TrainingConfig, fit
 
 NUM_TRAIN, NUM_TEST = 1000, 5000
-SIZES: dict[str, int | str] = {"num_latents": 3, "num_inducing": 200}
+SIZES: dict[str, Any] = {"num_latents": 3, "num_inducing": 200}
 MODELS = {"mogp": SIZES, "n-mogp": SIZES | {"num_hidden": 8, "nonlinearity": "sherf"}}
 # Section 5.1, for one data set.
 PAPER = {"mogp": (-0.72, 0.166), "n-mogp": (6.92, 0.102)}

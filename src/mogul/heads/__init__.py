@@ -4,5 +4,17 @@ from mogul.heads.features import Features, Identity, Neural
 from mogul.heads.head import Head
 from mogul.heads.mixing import BayesianMixing, Mixing
 from mogul.heads.noise import GaussianNoise
+from mogul.heads.varying import GPMixing, NetMixing, VaryingMixing
 
-__all__ = ["BayesianMixing", "Features", "GaussianNoise", "Head", "Identity", "Mixing", "Neural"]
+__all__ = [
+    "BayesianMixing",
+    "Features",
+    "GPMixing",
+    "GaussianNoise",
+    "Head",
+    "Identity",
+    "Mixing",
+    "NetMixing",
+    "Neural",
+    "VaryingMixing",
+]

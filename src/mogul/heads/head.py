@@ -34,17 +34,17 @@ class Head(nn.Module):
         joint: bool = False,
     ) -> Marginals:
         """Moments given latents, with M integrated out: exactly Normal, since q(M) is."""
-        return self.mixing.given(self.features.sample(f, generator, joint=joint), x)
+        return self.mixing.given(self.features.sample(f, generator, joint=joint), x, generator)
 
-    def moments(self, q: Marginals, x: Float[Tensor, "*T N D"]) -> Marginals:
+    def moments(self, q: Marginals, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
         """Moments with F integrated out too, in closed form."""
-        return self.mixing.moments(self.features.moments(q), x)
+        return self.mixing.moments(self.features.moments(q), x, generator)
 
     def sampled_moments(
         self, f: Float[Tensor, "S N L"], x: Float[Tensor, "*T N D"], generator: torch.Generator
     ) -> Marginals:
         """Moments with F replaced by the empirical distribution of draws of it."""
-        return self.mixing.moments(FeatureMoments.of_samples(self.features.sample(f, generator)), x)
+        return self.mixing.moments(FeatureMoments.of_samples(self.features.sample(f, generator)), x, generator)
 
     def kl(self) -> Float[Tensor, ""]:
         """KL of the latent variables of features and mixing."""

@@ -16,11 +16,11 @@ class Mixing(Protocol):
 
     num_outputs: int
 
-    def given(self, h: Float[Tensor, "*S N H"], x: Float[Tensor, "*T N D"]) -> Marginals:
-        """Moments of M h for given features: M is integrated out, never drawn."""
+    def given(self, h: Float[Tensor, "*S N H"], x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
+        """Moments of M h for given features: M is integrated out, never drawn. The generator is for dropout."""
         ...
 
-    def moments(self, features: FeatureMoments, x: Float[Tensor, "*T N D"]) -> Marginals:
+    def moments(self, features: FeatureMoments, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
         """Moments of M h, with M and h both integrated out."""
         ...
 
@@ -44,7 +44,7 @@ class BayesianMixing(nn.Module):
 
     Example:
         >>> mixing = BayesianMixing(num_outputs=3, num_features=2, generator=torch.Generator())
-        >>> mixing.given(torch.zeros(5, 2), torch.zeros(5, 1)).mean.shape
+        >>> mixing.given(torch.zeros(5, 2), torch.zeros(5, 1), torch.Generator()).mean.shape
         torch.Size([5, 3])
     """
 
@@ -55,11 +55,11 @@ class BayesianMixing(nn.Module):
         self.mean = nn.Parameter(torch.randn(num_outputs, num_features, generator=generator) / num_features**0.5)
         self.log_scale = nn.Parameter(torch.full((num_outputs, num_features), -2.0))
 
-    def given(self, h: Float[Tensor, "*S N H"], x: Float[Tensor, "*T N D"]) -> Marginals:
+    def given(self, h: Float[Tensor, "*S N H"], x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
         """E = M₀h, Var = S h²."""
         return Marginals(h @ self.mean.T, h.square() @ self._var().T)
 
-    def moments(self, features: FeatureMoments, x: Float[Tensor, "*T N D"]) -> Marginals:
+    def moments(self, features: FeatureMoments, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
         """E = M₀μ, Var = diag(M₀ V M₀ᵀ) + S(μ² + diag V)."""
         mean = features.mean @ self.mean.T  # Eq. (nmogpmean)
         second = features.mean.square() + features.var

@@ -1,8 +1,26 @@
-"""Processes over functions: sparse variational GPs."""
+"""Processes over functions: sparse variational GPs, shallow and deep."""
 
+from mogul.priors.deep import DeepGPs
 from mogul.priors.inducing import kmeans
-from mogul.priors.kernels import rbf
-from mogul.priors.solvers import Cholesky, Solver
-from mogul.priors.sparse import IndependentGPs, MeanName, Prior, randomise
+from mogul.priors.kernels import DeepKernel, rbf
+from mogul.priors.means import ConstantMean, LinearMean, Mean, MeanName, principal_directions
+from mogul.priors.solvers import CIQ, Cholesky, Solver
+from mogul.priors.sparse import IndependentGPs, Prior, randomise
 
-__all__ = ["Cholesky", "IndependentGPs", "MeanName", "Prior", "Solver", "kmeans", "randomise", "rbf"]
+__all__ = [
+    "CIQ",
+    "Cholesky",
+    "ConstantMean",
+    "DeepGPs",
+    "DeepKernel",
+    "IndependentGPs",
+    "LinearMean",
+    "Mean",
+    "MeanName",
+    "Prior",
+    "Solver",
+    "kmeans",
+    "principal_directions",
+    "randomise",
+    "rbf",
+]

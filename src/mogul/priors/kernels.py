@@ -1,20 +1,50 @@
 """Kernels: any of GPyTorch's; the paper's by default."""
 
+from typing import Any
+
 import gpytorch
 import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from mogul.nets import TanhNet
 
 
-def rbf(num_inputs: int, num_latents: int, *, ard: bool = True) -> gpytorch.kernels.Kernel:
-    """L scaled RBF kernels, with a lengthscale per input (regression) or one for all (latent inputs).
+def rbf(num_inputs: int, num_latents: int | None = None, *, ard: bool = True) -> Kernel:
+    """L scaled RBF kernels, or a single one, with a lengthscale per input or (latent inputs) one for all.
 
     Lengthscales start at √D: for standardised inputs that is the order of the distance between two points.
 
     >>> rbf(3, 2)(torch.zeros(5, 3)).to_dense().shape
     torch.Size([2, 5, 5])
     """
-    batch = torch.Size([num_latents])
+    batch = torch.Size([] if num_latents is None else [num_latents])
     base = gpytorch.kernels.RBFKernel(ard_num_dims=num_inputs if ard else None, batch_shape=batch)
     base.lengthscale = float(num_inputs) ** 0.5
     kernel = gpytorch.kernels.ScaleKernel(base, batch_shape=batch)
     kernel.outputscale = 1.0
     return kernel
+
+
+class DeepKernel(Kernel):  # type: ignore[misc]  # GPyTorch has no types
+    """A kernel on warped inputs x ⊙ (1 + net(x)): the paper's multiplicative form, near the identity at the start.
+
+    Example:
+        >>> kernel = DeepKernel(rbf(3, 2), num_inputs=3, generator=torch.Generator())
+        >>> kernel(torch.zeros(5, 3)).to_dense().shape
+        torch.Size([2, 5, 5])
+    """
+
+    def __init__(self, kernel: Kernel, num_inputs: int, generator: torch.Generator) -> None:
+        super().__init__(batch_shape=kernel.batch_shape)
+        self.kernel = kernel
+        self.net = TanhNet(num_inputs, num_inputs, generator, output_scale=0.1)
+
+    def warp(self, x: Tensor) -> Tensor:
+        """x ⊙ (1 + net(x))."""
+        warped: Tensor = x * (1 + self.net(x))
+        return warped
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **options: Any) -> Any:
+        """The inner kernel between warped inputs."""
+        return self.kernel.forward(self.warp(x1), self.warp(x2), diag=diag, **options)

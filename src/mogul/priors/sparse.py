@@ -1,18 +1,17 @@
 """Independent sparse variational GPs, whitened."""
 
 import math
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import gpytorch
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mogul.errors import ShapeError, require_positive, unknown_name
+from mogul.errors import ShapeError, require_positive
 from mogul.marginals import Marginals, standard_normal
+from mogul.priors.means import Mean, MeanName, mean_by_name
 from mogul.priors.solvers import Cholesky, Solver
-
-MeanName = Literal["zero", "constant"]
 
 
 @runtime_checkable
@@ -20,7 +19,11 @@ class Prior(Protocol):
     """A process over functions F: ℝᴰ → ℝᴸ with a variational posterior."""
 
     num_latents: int
-    jitter: float  # the largest that was last added to K_zz, relative to its diagonal
+
+    @property
+    def jitter(self) -> float:
+        """The largest jitter that was last added to K_zz, relative to its diagonal."""
+        ...
 
     def __call__(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
         """Marginals of q(F) at x: closed-form, or given `num_samples` draws of inner layers (a leading axis)."""
@@ -36,19 +39,25 @@ class Prior(Protocol):
         """KL(q(u) ‖ p(u)), summed over GPs."""
         ...
 
+    def log_prior(self) -> Float[Tensor, ""]:
+        """Log density of priors that were registered on kernels, GPyTorch's way."""
+        ...
+
 
 class IndependentGPs(nn.Module):
     """L independent GPs through M inducing points, u = mean + K_zz^{1/2} v with q(v) = N(m, S Sᵀ).
 
     With A = K_zz^{-1/2} K_zx, at each point:
 
-        E f = c + Aᵀm            Var f = k_xx − Σ A² + Σ (SᵀA)²
+        E f = mean(x) + Aᵀm            Var f = k_xx − Σ A² + Σ (SᵀA)²
 
     Args:
         kernel: any GPyTorch kernel of batch shape (L,), or () to share one among all GPs.
         inducing_points: where u lives: (M, D) shared among the GPs, or (L, M, D).
         num_latents: the number L of GPs.
-        mean: a constant mean per GP, learnt, or zero.
+        mean: "zero", "constant" (learnt) or "linear" (learnt, from the principal directions), or any `Mean`.
+        white_noise: a variance to add to f at every point, learnt from this start: GPRN's kernel noise. K_zz, that of
+            the smooth part, has none of it.
         solver: how K_zz^{-1/2} is applied.
 
     Example:
@@ -64,7 +73,8 @@ class IndependentGPs(nn.Module):
         inducing_points: Float[Tensor, "... M D"],
         num_latents: int,
         *,
-        mean: MeanName = "constant",
+        mean: MeanName | Mean = "constant",
+        white_noise: float | None = None,
         solver: Solver | None = None,
     ) -> None:
         super().__init__()
@@ -79,19 +89,18 @@ class IndependentGPs(nn.Module):
         self.inducing_points = nn.Parameter(like.detach().clone())
         self.variational_mean = nn.Parameter(like.new_zeros(num_latents, num_inducing))
         self.variational_root = nn.Parameter(torch.eye(num_inducing).to(like).repeat(num_latents, 1, 1))
-        if mean == "constant":
-            self.constant = nn.Parameter(like.new_zeros(num_latents))
-        elif mean == "zero":
-            self.register_buffer("constant", like.new_zeros(num_latents))
-        else:
-            raise unknown_name("mean", mean, get_args(MeanName))
+        start = like if like.dim() == 2 else like[0]
+        self.mean = mean_by_name(mean, start, num_latents) if isinstance(mean, str) else mean
+        self.log_white_noise = (
+            None if white_noise is None else nn.Parameter(like.new_full((num_latents,), math.log(white_noise)))
+        )
 
     def forward(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
         """Marginals of q(F) at x, in closed form; the draws are for deep priors only."""
         rows = x.reshape(-1, x.shape[-1])
         cross = self._cross(rows)
-        mean = self.constant + self._project(cross).T
-        prior_var = self.kernel(rows, diag=True)
+        mean = self.mean(rows) + self._project(cross).T
+        prior_var = self.kernel(rows, diag=True) + self._white_noise().unsqueeze(-1)
         explained = (self._root().transpose(-1, -2) @ cross).square().sum(-2) - cross.square().sum(-2)
         var = (prior_var + explained).T.clamp_min(torch.finfo(x.dtype).tiny)
         shape = (*x.shape[:-1], self.num_latents)
@@ -101,9 +110,9 @@ class IndependentGPs(nn.Module):
         """Mean and covariance of q(F) over all the points together."""
         cross = self._cross(x)
         scaled = self._root().transpose(-1, -2) @ cross
-        prior_cov = self.kernel(x).to_dense()
+        prior_cov = self.kernel(x).to_dense() + torch.diag_embed(self._white_noise().unsqueeze(-1).expand(-1, len(x)))
         cov = prior_cov - cross.transpose(-1, -2) @ cross + scaled.transpose(-1, -2) @ scaled
-        mean = self.constant.unsqueeze(-1) + self._project(cross)
+        mean = self.mean(x).T + self._project(cross)
         return mean, cov.expand(self.num_latents, *cov.shape[-2:])
 
     def sample_joint(
@@ -120,6 +129,18 @@ class IndependentGPs(nn.Module):
         root = self._root()
         log_det = root.diagonal(dim1=-2, dim2=-1).abs().log().sum()
         return 0.5 * (self.variational_mean.square().sum() + root.square().sum() - root[..., 0].numel()) - log_det
+
+    def log_prior(self) -> Float[Tensor, ""]:
+        """Log density of the priors registered on the kernel."""
+        total = self.variational_mean.new_zeros(())
+        for _, module, prior, closure, _ in self.kernel.named_priors():
+            total = total + prior.log_prob(closure(module)).sum()
+        return total
+
+    def _white_noise(self) -> Float[Tensor, "K"]:
+        if self.log_white_noise is None:
+            return self.variational_mean.new_zeros(1)
+        return torch.exp(self.log_white_noise)
 
     def _cross(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "K M N"]:
         """A = K_zz^{-1/2} K_zx, for each GP, or one for all where the kernel is shared."""
@@ -138,12 +159,13 @@ class IndependentGPs(nn.Module):
         return self.variational_root.tril()
 
 
-def randomise(prior: IndependentGPs, generator: torch.Generator, *, spread: float, scale: float) -> None:
+def randomise(prior: IndependentGPs, generator: torch.Generator, *, spread: float, scale: float) -> IndependentGPs:
     """Start q(v) at a random function: means N(0, spread²), standard deviations `scale`."""
     with torch.no_grad():
         mean, root = prior.variational_mean, prior.variational_root
         mean.copy_(spread * standard_normal(mean.shape, generator, like=mean))
         root.copy_(scale * torch.eye(root.shape[-1]).to(root).expand_as(root))
+    return prior
 
 
 def _check_batches(kernel: gpytorch.kernels.Kernel, inducing_points: Tensor, num_latents: int) -> None:

@@ -2,8 +2,8 @@
 
 from mogul.training.config import TrainingConfig
 from mogul.training.fit import fit
-from mogul.training.fitted import Fitted
+from mogul.training.fitted import Fitted, FittedLatent
 from mogul.training.history import EpochRecord, History
 from mogul.training.run import Run
 
-__all__ = ["EpochRecord", "Fitted", "History", "Run", "TrainingConfig", "fit"]
+__all__ = ["EpochRecord", "Fitted", "FittedLatent", "History", "Run", "TrainingConfig", "fit"]

@@ -6,7 +6,8 @@ from typing import Literal, get_args
 import torch
 
 from mogul.errors import ConfigError, require_positive, unknown_name
-from mogul.objective import Analytic, ExpectedLogLikelihood
+from mogul.objective import Analytic, Expectation
+from mogul.training.updates import Update
 
 Precision = Literal["float32", "float64"]
 
@@ -24,7 +25,8 @@ class TrainingConfig:
         anneal_epochs: the weight of the KL rises from 0 to 1 over so many epochs.
         num_starts: random starts; the best by training objective is trained to the end.
         start_epochs: how long each start is trained before the choice; they count towards `epochs`.
-        ell: `Analytic()` or `MonteCarlo(num_samples)`.
+        expectation: `Analytic()` or `MonteCarlo(num_samples)`.
+        updates: closed-form updates of some parameters after each step; Adam leaves those alone.
         precision: of all arithmetic.
         seed: of everything random: the same seed gives the same result.
 
@@ -41,7 +43,8 @@ class TrainingConfig:
     anneal_epochs: int = 0
     num_starts: int = 5
     start_epochs: int = 20
-    ell: ExpectedLogLikelihood = field(default_factory=Analytic)
+    expectation: Expectation = field(default_factory=Analytic)
+    updates: tuple[Update, ...] = ()
     precision: Precision = "float64"
     seed: int = 0
 

@@ -6,20 +6,34 @@ import torch
 
 from mogul import models
 from mogul.data import Dataset, Scaling
+from mogul.errors import ConfigError
+from mogul.inputs import principal_scores
 from mogul.training.config import TrainingConfig
-from mogul.training.fitted import Fitted
+from mogul.training.fitted import Fitted, FittedLatent
 from mogul.training.history import History
+from mogul.training.inference import InferenceConfig
+from mogul.training.presets import preset as preset_config
 from mogul.training.progress import TrainingProgress
 from mogul.training.run import Run
 
 
-def fit(data: Dataset, model: str = "n-mogp", config: TrainingConfig | None = None, **options: Any) -> Fitted:
+def fit(
+    data: Dataset,
+    model: str = "n-mogp",
+    config: TrainingConfig | None = None,
+    *,
+    preset: str | None = None,
+    num_inputs: int = models.LATENT_INPUTS,
+    **options: Any,
+) -> Fitted:
     """Fit a model to data, standardised once, from the best of several random starts.
 
     Args:
         data: training data in their own units.
-        model: one of `mogul.models.names()`.
+        model: one of `mogul.models.names()`; those that end in `-lvm` ignore any inputs of the data.
         config: how to train.
+        preset: a named way to train instead, such as "paper".
+        num_inputs: the number of latent inputs of an `-lvm` model.
         options: sizes and nonlinearity, as `mogul.models.build` takes them.
 
     Example:
@@ -28,24 +42,35 @@ def fit(data: Dataset, model: str = "n-mogp", config: TrainingConfig | None = No
         >>> fitted.predict([[0.5]]).mean.shape
         (1, 1)
     """
-    config = config or TrainingConfig()
+    parsed = models.Name.parse(model)
+    if config is not None and preset is not None:
+        raise ConfigError(f"Give config or preset, not both; got preset {preset!r} beside a config. Drop one of them.")
+    config = config or preset_config(preset or "default", model)
     scaling = Scaling.of(data)
     batch = scaling.batch(data, config.dtype)
+    x = principal_scores(batch.y, num_inputs) if parsed.latent else batch.x
+    if not x.shape[1]:
+        raise ConfigError(f"{model} needs inputs; the data have none. Give X, or fit '{model}-lvm'.")
     seeds = torch.Generator().manual_seed(config.seed)
     runs = []
     for start in range(config.num_starts):
         generator = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=seeds)))
-        built = models.build(model, batch.x, data.num_outputs, generator, **options)
-        runs.append(Run(built, batch, config, generator, start))
+        runs.append(
+            Run(models.build(model, x, data.num_outputs, generator, **options), batch, config, generator, start)
+        )
     best = _best_of(runs, config, label=model)
-    records = tuple(record for run in runs for record in run.records)
-    return Fitted(
-        model=best.model,
-        scaling=scaling,
-        input_names=data.input_names,
-        output_names=data.output_names,
-        history=History(records, best.start),
-    )
+    history = History(tuple(record for run in runs for record in run.records), best.start)
+    if parsed.latent:
+        return FittedLatent(
+            best.model,
+            scaling.without_inputs(num_inputs),
+            [f"latent{column}" for column in range(num_inputs)],
+            data.output_names,
+            history,
+            training=batch,
+            inference=InferenceConfig(expectation=config.expectation),
+        )
+    return Fitted(best.model, scaling, data.input_names, data.output_names, history)
 
 
 def _best_of(runs: list[Run], config: TrainingConfig, label: str) -> Run:

@@ -9,13 +9,15 @@ import torch
 from jaxtyping import Float
 
 from mogul.arrays import Array
-from mogul.data import Dataset, Scaling
+from mogul.data import Batch, Dataset, Scaling
 from mogul.data.checks import as_matrix, require_finite_inputs
 from mogul.errors import ShapeError
+from mogul.inputs import Latent
 from mogul.metrics import NUM_INNER, NUM_OUTER, Scores, score
 from mogul.model import Model
 from mogul.prediction import Prediction, predict
 from mogul.training.history import History
+from mogul.training.inference import InferenceConfig, importance_weighted_bound, infer_inputs
 
 # How many numbers a part of a prediction's mixture may hold: some 160 MB in float64.
 _PART = 20_000_000
@@ -33,9 +35,9 @@ class Fitted:
 
     def predict(self, x: Any, num_samples: int = 100, seed: int = 0) -> Prediction:
         """The predictive distribution of the outputs at x, as a mixture over `num_samples` draws."""
-        rows = self._standardised(x)
         generator = torch.Generator().manual_seed(seed)
-        return predict(self.model, rows, num_samples, generator).rescaled(self.scaling.outputs)
+        prediction = predict(self.model, self._standardised(x), num_samples, generator)
+        return prediction.rescaled(self.scaling.outputs)
 
     def sample_functions(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
         """Draws of the noise-free outputs at x, correlated over points: whole functions."""
@@ -45,28 +47,18 @@ class Fitted:
         return self.scaling.outputs.undo(draws.double().cpu().numpy())
 
     def evaluate(
-        self,
-        data: Dataset,
-        *,
-        standardised: bool = False,
-        num_samples: int = NUM_OUTER * NUM_INNER,
-        seed: int = 0,
+        self, data: Dataset, *, standardised: bool = False, num_samples: int = NUM_OUTER * NUM_INNER, seed: int = 0
     ) -> Scores:
         """Scores on test data, in original units or, as in the paper's tables, in standardised ones."""
-        return score(self._parts(data, standardised, num_samples, seed))
+        units = self.scaling.outputs
+        parts = self._parts(data, num_samples, seed)
+        if not standardised:
+            return score(parts)
+        return score((prediction.standardised(units), units.apply(y)) for prediction, y in parts)
 
-    def _parts(
-        self, data: Dataset, standardised: bool, num_samples: int, seed: int
-    ) -> Iterator[tuple[Prediction, Float[Array, "_ P"]]]:
-        step = max(1, _PART // (num_samples * data.num_outputs))
-        for number, first in enumerate(range(0, data.num_rows, step)):
-            part = slice(first, first + step)
-            prediction = self.predict(data.x[part], num_samples, seed + number)
-            y = data.y[part]
-            if standardised:
-                yield prediction.standardised(self.scaling.outputs), self.scaling.outputs.apply(y)
-            else:
-                yield prediction, y
+    def _parts(self, data: Dataset, num_samples: int, seed: int) -> Iterator[tuple[Prediction, Float[Array, "_ P"]]]:
+        for number, rows in enumerate(_slices(data, num_samples)):
+            yield self.predict(data.x[rows], num_samples, seed + number), data.y[rows]
 
     def _standardised(self, x: Any) -> Float[torch.Tensor, "N D"]:
         matrix, names = as_matrix(x, "X")
@@ -76,5 +68,57 @@ class Fitted:
                 f"The columns are {', '.join(self.input_names)}."
             )
         require_finite_inputs(matrix, names)
-        dtype = next(self.model.parameters()).dtype
-        return torch.as_tensor(np.ascontiguousarray(self.scaling.inputs.apply(matrix)), dtype=dtype)
+        return torch.as_tensor(np.ascontiguousarray(self.scaling.inputs.apply(matrix)), dtype=self._dtype)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return next(self.model.parameters()).dtype
+
+
+@dataclass(frozen=True)
+class FittedLatent(Fitted):
+    """A trained model with latent inputs: its inputs are positions in latent space, inferred from outputs."""
+
+    training: Batch
+    inference: InferenceConfig
+
+    @property
+    def latent_means(self) -> Float[Array, "N D"]:
+        """Where the training rows lie in latent space."""
+        return _latent(self.model).mean.detach().double().numpy()
+
+    def infer(self, y: Any, seed: int = 0) -> Latent:
+        """q(X*) of new rows from the outputs that they have; NaN is missing."""
+        return infer_inputs(
+            self.model, self.training, self._rows(y), self.inference, torch.Generator().manual_seed(seed)
+        )
+
+    def reconstruct(self, y: Any, num_samples: int = 100, seed: int = 0) -> Prediction:
+        """The predictive distribution of all outputs of new rows, the missing ones too, given those they have."""
+        draws = self.infer(y, seed).marginals().sample(num_samples, torch.Generator().manual_seed(seed))
+        generator = torch.Generator().manual_seed(seed)
+        return predict(self.model, draws.detach(), num_samples, generator).rescaled(self.scaling.outputs)
+
+    def log_evidence_bound(self, y: Any, num_samples: int = 1000, seed: int = 0) -> Float[Array, "N"]:
+        """An importance-weighted lower bound on log p(y) per row, in standardised units."""
+        generator = torch.Generator().manual_seed(seed)
+        bound = importance_weighted_bound(self.model, self.infer(y, seed), self._rows(y), num_samples, generator)
+        return bound.double().numpy()
+
+    def _parts(self, data: Dataset, num_samples: int, seed: int) -> Iterator[tuple[Prediction, Float[Array, "_ P"]]]:
+        for number, rows in enumerate(_slices(data, num_samples)):
+            yield self.reconstruct(data.y[rows], num_samples, seed + number), data.y[rows]
+
+    def _rows(self, y: Any) -> Batch:
+        return self.scaling.batch(Dataset(None, y, check_outputs=False), self._dtype)
+
+
+def _latent(model: Model) -> Latent:
+    assert isinstance(model.inputs, Latent)
+    return model.inputs
+
+
+def _slices(data: Dataset, num_samples: int) -> Iterator[slice]:
+    step = max(1, _PART // (num_samples * data.num_outputs))
+    for first in range(0, data.num_rows, step):
+        yield slice(first, first + step)

@@ -26,14 +26,18 @@ class Run:
         self._data = data
         self._config = config
         self._generator = generator
-        self._elbo = Elbo(config.ell, num_data=len(data))
-        self._optimiser = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
+        self._elbo = Elbo(config.expectation, num_data=len(data))
+        owned = {parameter for update in config.updates for parameter in update.owns(model)}
+        free = [parameter for parameter in model.parameters() if parameter not in owned]
+        self._optimiser = torch.optim.Adam(free, lr=config.learning_rate)
 
     def train(self, until: int, on_epoch: Callable[[EpochRecord], None]) -> None:
         """Go on until so many epochs have been done in all."""
+        self.model.train()
         for epoch in range(len(self.records), until):
             self.records.append(self._epoch(epoch))
             on_epoch(self.records[-1])
+        self.model.eval()
 
     @property
     def objective(self) -> float:
@@ -76,6 +80,8 @@ class Run:
             )
         loss.backward()  # type: ignore[no-untyped-call]  # torch's own
         self._optimiser.step()
+        for update in self._config.updates:
+            update.apply(self.model, batch, terms)
         return terms
 
 
