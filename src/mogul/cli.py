@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mogul.errors import ConfigError, MogulError
+from mogul.errors import ConfigError, MogulError, unknown_name
 
 app = typer.Typer(
     help="Multi-output Gaussian processes with neural likelihoods.",
@@ -39,6 +39,44 @@ def demo(
     from mogul.demo import run_demo
 
     run_demo(seeds, out, json_file)
+
+
+@app.command()
+def models() -> None:
+    """List the models, each with a line and the paper's equation.
+
+    Example: mogul models
+    """
+    from rich.console import Console
+
+    from mogul.report.tables import models_table
+
+    Console().print(models_table())
+
+
+@app.command()
+def reproduce(
+    experiment: Annotated[str, typer.Argument(help="Which of the paper's experiments: regression.")],
+    dataset: Annotated[str, typer.Option(help="kuka or f-baxter.")] = "kuka",
+    names: Annotated[
+        str, typer.Option("--models", help="Models, separated by commas.")
+    ] = "mogp,gprn,dgp,sbgprn,n-mogp,n-sbgprn,n-dgp,dk-n-sbgprn",
+    epochs: Annotated[int, typer.Option(help="Passes over the data for each model.")] = 30,
+    seed: Annotated[int, typer.Option(help="Of the split and of training.")] = 0,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; else $MOGUL_DATA.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write every score to this file.")] = None,
+) -> None:
+    """Run one of the paper's experiments and print its table beside the paper's.
+
+    Example: mogul reproduce regression --dataset kuka --models mogp,n-mogp --epochs 30
+    """
+    if experiment != "regression":
+        raise unknown_name("experiment", experiment, ["regression"])
+    if json_file is not None:
+        _require_folder(json_file.parent)
+    from mogul.reproduce import run_regression
+
+    run_regression(dataset, names.split(","), epochs, seed, data_dir, json_file)
 
 
 def _require_folder(path: Path) -> None:

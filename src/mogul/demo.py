@@ -1,7 +1,5 @@
 """`mogul demo`: the paper's synthetic experiment, as a table and a figure."""
 
-import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,6 +7,7 @@ from rich.console import Console
 
 from mogul.experiments import synthetic
 from mogul.report.figures import save_figure, synthetic_figure
+from mogul.report.files import write_json
 from mogul.report.tables import synthetic_table
 
 
@@ -35,11 +34,3 @@ def run_demo(num_seeds: int, folder: Path, json_file: Path | None) -> None:
     if json_file is not None:
         write_json(json_file, [asdict(row) for row in rows])
         console.print(f"Scores: {json_file}")
-
-
-def write_json(path: Path, content: object) -> None:
-    """Write all or nothing: a reader never sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, path)

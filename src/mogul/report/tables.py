@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from mogul.experiments import synthetic
+from mogul.experiments import regression, synthetic
+from mogul.models import FAMILIES
 
 _LABELS = {"oracle": "oracle (true function and noise)", "least squares": "least squares (baseline)"}
 
@@ -28,6 +29,38 @@ def synthetic_table(rows: Sequence[synthetic.Row]) -> Table:
     for model in ours:
         if model in synthetic.PAPER:
             _add(table, f"{model.upper()}, mogul", [row for row in rows if row.model == model])
+    return table
+
+
+def regression_table(dataset: str, rows: Sequence[regression.Row], epochs: int, seed: int) -> Table:
+    """Our models, least squares among them, beside the paper's figures for the same data."""
+    table = Table(title=f"{dataset}, random split, seed {seed}, {epochs} epochs, standardised units, no noise floor")
+    table.add_column("model")
+    for heading in ("test LL", "MRMSE", "CRPS", "seconds", "the paper's LL", "MRMSE"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        theirs = regression.PAPER[dataset].get(row.label)
+        table.add_row(
+            row.label,
+            f"{row.ll:.2f}",
+            f"{row.mrmse:.3f}",
+            f"{row.crps:.4f}",
+            "" if row.seconds is None else f"{row.seconds:.0f}",
+            *(("", "") if theirs is None else (f"{theirs[0]:.2f}", f"{theirs[1]:.3f}")),
+        )
+    return table
+
+
+def models_table() -> Table:
+    """The families, and how names are made of them."""
+    table = Table(
+        title="mogul's models", caption="dk-NAME has a deep kernel, NAME-lvm latent inputs, dk-NAME-lvm both."
+    )
+    for heading in ("name", "what it is", "equation", "hidden units", "inducing points"):
+        table.add_column(heading)
+    for name, recipe in FAMILIES.items():
+        neural = recipe.nonlinearity if name.startswith("n-") else "none"
+        table.add_row(name, recipe.description, f"eqn:{recipe.equation}", neural, str(recipe.num_inducing))
     return table
 
 

@@ -5,5 +5,6 @@ from mogul.training.fit import fit
 from mogul.training.fitted import Fitted, FittedLatent
 from mogul.training.history import EpochRecord, History
 from mogul.training.run import Run
+from mogul.training.updates import NoiseUpdate, Update
 
-__all__ = ["EpochRecord", "Fitted", "FittedLatent", "History", "Run", "TrainingConfig", "fit"]
+__all__ = ["EpochRecord", "Fitted", "FittedLatent", "History", "NoiseUpdate", "Run", "TrainingConfig", "Update", "fit"]
