@@ -52,7 +52,7 @@ class DeepGPs(nn.Module):
         first, *others = self._gps()
         draws = first.sample_joint(x, num_samples, generator)
         for layer in others:
-            draws = torch.cat([layer.sample_joint(draw, 1, generator) for draw in draws])
+            draws = layer.sample_joint(draws, num_samples, generator)
         return draws
 
     def kl(self) -> Float[Tensor, ""]:

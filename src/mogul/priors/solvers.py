@@ -51,7 +51,7 @@ class Cholesky:
             )
         return Whitened(torch.linalg.solve_triangular(factor, kzx, upper=False), jitter)
 
-    def factorise(self, matrix: Float[Tensor, "K M M"]) -> tuple[Float[Tensor, "K M M"], float]:
+    def factorise(self, matrix: Float[Tensor, "*K M M"]) -> tuple[Float[Tensor, "*K M M"], float]:
         """The lower Cholesky factor, and the largest relative jitter it took."""
         size = matrix.diagonal(dim1=-2, dim2=-1).mean(-1).detach()
         jitter = torch.full_like(size, self._start(matrix.dtype))

@@ -106,23 +106,29 @@ class IndependentGPs(nn.Module):
         shape = (*x.shape[:-1], self.num_latents)
         return Marginals(mean.reshape(shape), var.expand(mean.shape).reshape(shape))
 
-    def joint(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "L N"], Float[Tensor, "L N N"]]:
-        """Mean and covariance of q(F) over all the points together."""
-        cross = self._cross(x)
+    def joint(self, x: Float[Tensor, "*S N D"]) -> tuple[Float[Tensor, "*S L N"], Float[Tensor, "*S L N N"]]:
+        """Mean and covariance of q(F) over all the points together, for each leading index of x by itself."""
+        *lead, num_points, num_inputs = x.shape
+        rows = x.reshape(-1, num_inputs)
+        cross = self._cross(rows)
+        cross = cross.reshape(*cross.shape[:-1], -1, num_points).movedim(-2, 0)
         scaled = self._root().transpose(-1, -2) @ cross
-        prior_cov = self.kernel(x).to_dense() + torch.diag_embed(self._white_noise().unsqueeze(-1).expand(-1, len(x)))
-        cov = prior_cov - cross.transpose(-1, -2) @ cross + scaled.transpose(-1, -2) @ scaled
-        mean = self.mean(x).T + self._project(cross)
-        return mean, cov.expand(self.num_latents, *cov.shape[-2:])
+        prior_cov = self.kernel(x.reshape(-1, 1, num_points, num_inputs)).to_dense()
+        white_noise = torch.diag_embed(self._white_noise().unsqueeze(-1).expand(-1, num_points))
+        cov = prior_cov + white_noise - cross.transpose(-1, -2) @ cross + scaled.transpose(-1, -2) @ scaled
+        mean = self.mean(rows).reshape(-1, num_points, self.num_latents).transpose(-1, -2) + self._project(cross)
+        shape = (*lead, self.num_latents, num_points)
+        return mean.reshape(shape), cov.expand(*mean.shape, num_points).reshape(*shape, num_points)
 
     def sample_joint(
-        self, x: Float[Tensor, "N D"], num_samples: int, generator: torch.Generator
+        self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator
     ) -> Float[Tensor, "S N L"]:
-        """Draws of whole functions at x, correlated over points."""
+        """Draws of whole functions at x, correlated over points; inputs that are themselves draws give one each."""
         mean, cov = self.joint(x)
         root, _ = Cholesky(max_jitter=1.0).factorise(cov)
-        noise = standard_normal((*mean.shape, num_samples), generator, like=mean)
-        return (mean.unsqueeze(-1) + root @ noise).permute(2, 1, 0)
+        noise = standard_normal((num_samples, *mean.shape[-2:]), generator, like=mean)
+        pattern = "lnm,slm->sln" if x.dim() == 2 else "slnm,slm->sln"
+        return (mean + torch.einsum(pattern, root, noise)).transpose(-1, -2)
 
     def kl(self) -> Float[Tensor, ""]:
         """½ (‖m‖² + ‖S‖² − M) − Σ log |Sᵢᵢ|, summed over GPs."""
@@ -152,7 +158,7 @@ class IndependentGPs(nn.Module):
         self.jitter = whitened.jitter
         return whitened.cross
 
-    def _project(self, cross: Float[Tensor, "K M N"]) -> Float[Tensor, "L N"]:
+    def _project(self, cross: Float[Tensor, "*S K M N"]) -> Float[Tensor, "*S L N"]:
         return (self.variational_mean.unsqueeze(-2) @ cross).squeeze(-2)
 
     def _root(self) -> Float[Tensor, "L M M"]:

@@ -1,0 +1,44 @@
+"""Small models of every kind, for the contract and the reductions."""
+
+import torch
+
+from mogul.data import Batch
+from mogul.model import Model
+from mogul.models import Name, build
+
+NUM_ROWS, NUM_INPUTS, NUM_OUTPUTS = 12, 2, 3
+SIZES = {
+    "num_latents": 2,
+    "num_top_latents": 2,
+    "num_hidden": 4,
+    "num_inducing": 6,
+    "num_top_inducing": 5,
+    "num_mixing_inducing": 4,
+}
+
+
+def small_batch(*, missing: bool = False, seed: int = 0) -> Batch:
+    """Twelve rows of a smooth function with noise, in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(NUM_ROWS, NUM_INPUTS, generator=generator, dtype=torch.float64)
+    y = torch.stack([torch.sin(x[:, 0]), x[:, 0] * x[:, 1], torch.cos(x[:, 1])], dim=1)
+    y = y + 0.1 * torch.randn(y.shape, generator=generator, dtype=torch.float64)
+    if missing:
+        y[::3, 0] = y[1::4, 1] = torch.nan
+    return Batch.of(x, y)
+
+
+def small_model(name: str, seed: int = 0, **options: object) -> Model:
+    """The named model at a random start that is not symmetric anywhere."""
+    batch = small_batch()
+    generator = torch.Generator().manual_seed(seed)
+    model = build(name, batch.x, NUM_OUTPUTS, generator, **(SIZES | options))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
+    return model.eval()
+
+
+def is_deep(name: str) -> bool:
+    """Whether expectations need draws of an inner layer."""
+    return Name.parse(name).recipe.deep
