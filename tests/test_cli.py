@@ -1,0 +1,197 @@
+"""The command line: help, errors of one line, and a whole demo at a small scale."""
+
+import json
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+import mogul.demo
+from mogul import cli
+from mogul.errors import ConfigError, NumericalError
+from mogul.experiments import synthetic
+from mogul.training import Fitted, TrainingConfig
+
+
+class Outcome(NamedTuple):
+    """What a person at a terminal sees."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Run `mogul` with these arguments, as its installed script does."""
+
+    def call(*arguments: str) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["mogul", *arguments])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        return Outcome(exit_.value.code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
+    """The arguments of every demo that was begun; none is run."""
+    calls: list[tuple[object, ...]] = []
+    monkeypatch.setattr(mogul.demo, "run_demo", lambda *arguments: calls.append(arguments))
+    return calls
+
+
+@pytest.fixture
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows, few epochs, few draws."""
+    monkeypatch.setattr(synthetic, "NUM_TRAIN", 30)
+    monkeypatch.setattr(synthetic, "NUM_TEST", 20)
+    monkeypatch.setattr(synthetic, "config", lambda seed: TrainingConfig(epochs=2, num_starts=1, seed=seed))
+    predict = Fitted.predict
+    monkeypatch.setattr(Fitted, "predict", lambda self, x, *_, **__: predict(self, x, num_samples=50))
+
+
+def assert_refused(outcome: Outcome, *fragments: str) -> None:
+    """Exit code 2, and one line on standard error."""
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert outcome.err.startswith("mogul: ")
+    assert outcome.err.count("\n") == 1
+    for fragment in fragments:
+        assert fragment in outcome.err
+
+
+def test_help_names_the_commands():
+    result = CliRunner().invoke(cli.app, ["--help"])
+    assert result.exit_code == 0
+    assert "demo" in result.output
+    assert "Multi-output Gaussian processes with neural likelihoods" in result.output
+
+
+def test_help_of_a_command_names_its_options():
+    result = CliRunner().invoke(cli.app, ["demo", "--help"], env={"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"})
+    assert result.exit_code == 0
+    for option in ("--seeds", "--out", "--json"):
+        assert option in result.output
+
+
+def test_without_arguments_there_is_help(run):
+    outcome = run()
+    assert "demo" in outcome.out + outcome.err
+    assert "Traceback" not in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize("seeds", ["0", "-2"])
+def test_fewer_than_one_seed_is_refused(run, folder: Path, asked, seeds):
+    assert_refused(run("demo", "--seeds", seeds), "--seeds must be at least 1", f"got {seeds}", "Try --seeds 5")
+    assert asked == []
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", [["--seeds", "many"], ["--sedes", "2"]])
+def test_what_cannot_be_read_is_refused(run, folder: Path, asked, option):
+    outcome = run("demo", *option)
+    assert outcome.code == 2
+    assert option[0] in outcome.err
+    assert asked == []
+
+
+def test_an_output_folder_that_is_a_file_is_refused(run, folder: Path, asked):
+    (folder / "taken").write_text("mine")
+    assert_refused(run("demo", "--out", "taken"), "must go into a folder", "taken is a file", "Choose another name")
+    assert asked == []
+    assert [path.name for path in folder.iterdir()] == ["taken"]
+    assert (folder / "taken").read_text() == "mine"
+
+
+def test_a_file_in_the_way_of_the_scores_is_refused(run, folder: Path, asked):
+    (folder / "taken").write_text("mine")
+    assert_refused(run("demo", "--json", "taken/scores.json"), "must go into a folder", "taken is a file")
+    assert asked == []
+
+
+@pytest.mark.xfail(
+    reason="defect: only the folder itself is looked at, not what is above or at the file", raises=AssertionError
+)
+@pytest.mark.parametrize(
+    "option", [["--out", "taken/below"], ["--json", "taken/below/scores.json"], ["--json", "folder"]]
+)
+def test_a_place_where_nothing_can_be_written_is_refused_before_any_work(run, folder: Path, asked, option):
+    (folder / "taken").write_text("mine")
+    (folder / "folder").mkdir()
+    try:
+        outcome = run("demo", *option)
+    finally:
+        assert asked == []
+    assert_refused(outcome)
+
+
+def test_options_reach_the_demo(run, folder: Path, asked):
+    assert run("demo").code == 0
+    assert run("demo", "--seeds", "3", "--out", "here", "--json", "deep/scores.json").code == 0
+    assert asked == [(1, Path("mogul-demo"), None), (3, Path("here"), Path("deep/scores.json"))]
+
+
+@pytest.mark.parametrize(("error", "code"), [(ConfigError("rule; value. Remedy."), 2), (NumericalError("rule."), 1)])
+def test_what_the_user_can_mend_is_told_from_what_went_wrong(run, folder: Path, monkeypatch, error, code):
+    def fail(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(mogul.demo, "run_demo", fail)
+    assert run("demo") == Outcome(code, "", f"mogul: {error}\n")
+
+
+def test_an_error_that_is_not_ours_is_not_hidden(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*arguments: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(mogul.demo, "run_demo", fail)
+    monkeypatch.setattr(sys, "argv", ["mogul", "demo"])
+    with pytest.raises(ZeroDivisionError):
+        cli.main()
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_demo_prints_a_table_and_writes_figures_and_scores(run, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    outcome = run("demo", "--seeds", "2", "--out", "figures", "--json", "scores/all.json")
+    assert outcome.code == 0
+    written = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    assert written == ["figures/synthetic.png", "figures/synthetic.svg", "scores/all.json"]
+    rows = json.loads((folder / "scores/all.json").read_text())
+    models = ["oracle", "least squares", "mogp", "n-mogp"]
+    assert [(row["seed"], row["model"]) for row in rows] == [(seed, model) for seed in (0, 1) for model in models]
+    for row in rows:
+        assert {"seed", "model", "ll", "mrmse"} <= row.keys()
+        assert isinstance(row["ll"], float)
+        assert row["mrmse"] > 0
+    assert rows[0]["ll"] != rows[4]["ll"]
+    for part in ("MOGP, the paper", "N-MOGP, mogul", "2 seeds", "figures/synthetic.png", "scores/all.json"):
+        assert part in outcome.out
+
+
+@pytest.mark.usefixtures("_small")
+def test_without_a_file_for_them_scores_are_only_printed(run, folder: Path):
+    assert run("demo").code == 0
+    assert sorted(path.name for path in folder.rglob("*")) == ["mogul-demo", "synthetic.png", "synthetic.svg"]
+
+
+def test_scores_are_written_whole_or_not_at_all(folder: Path):
+    path = folder / "new" / "scores.json"
+    mogul.demo.write_json(path, [1])
+    with pytest.raises(TypeError):
+        mogul.demo.write_json(path, [object()])
+    assert json.loads(path.read_text()) == [1]
+    mogul.demo.write_json(path, [2])
+    assert json.loads(path.read_text()) == [2]
+    assert [each.name for each in path.parent.iterdir()] == ["scores.json"]

@@ -1,0 +1,124 @@
+"""Models by name: the compositions, their sizes and their starts."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from mogul import models, nonlinearities
+from mogul.heads import BayesianMixing, GaussianNoise, Identity, Neural
+from mogul.model import Model
+from mogul.nonlinearities import Erf, LeakyReLU, Quadrature
+from mogul.priors import IndependentGPs
+
+every_model = pytest.mark.parametrize("name", models.names())
+
+
+def points(num_rows: int = 30, num_inputs: int = 3, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(num_rows, num_inputs, generator=torch.Generator().manual_seed(4), dtype=dtype)
+
+
+def build(name: str, num_outputs: int = 5, seed: int = 0, x: Tensor | None = None, **options: object) -> Model:
+    return models.build(name, points() if x is None else x, num_outputs, torch.Generator().manual_seed(seed), **options)
+
+
+def test_the_papers_models_have_their_names():
+    assert models.names() == ["mogp", "n-mogp"]
+
+
+@every_model
+def test_every_recipe_says_what_it_is_and_where_it_comes_from(name):
+    recipe = models.RECIPES[name]
+    assert len(recipe.description) > 10
+    assert recipe.equation == "eqn:" + name.replace("-", "")
+    assert recipe.nonlinearity in nonlinearities.names()
+
+
+def test_mogp_mixes_gps_with_constant_means():
+    model = build("mogp")
+    assert isinstance(model.prior, IndependentGPs)
+    assert isinstance(model.head.features, Identity)
+    assert isinstance(model.head.mixing, BayesianMixing)
+    assert isinstance(model.head.noise, GaussianNoise)
+    assert "prior.constant" in dict(model.named_parameters())
+
+
+def test_n_mogp_has_hidden_units_with_biases_in_place_of_means():
+    model = build("n-mogp")
+    assert isinstance(model.head.features, Neural)
+    assert model.head.features.nonlinearity == Erf(shift=1.0)
+    assert "prior.constant" not in dict(model.named_parameters())
+    assert not model.prior.constant.any()
+
+
+@every_model
+@pytest.mark.parametrize(("num_outputs", "num_latents"), [(1, 1), (2, 1), (5, 3), (8, 4)])
+def test_sizes_follow_from_the_number_of_outputs(name, num_outputs, num_latents):
+    model = build(name, num_outputs)
+    num_features = 2 * num_outputs if name.startswith("n-") else num_latents
+    assert model.prior.num_latents == num_latents
+    assert model.head.features.num_features == num_features
+    assert model.head.mixing.mean.shape == (num_outputs, num_features)
+    assert model.head.noise.var.shape == (num_outputs,)
+
+
+@every_model
+def test_sizes_can_be_chosen(name):
+    model = build(name, 2, num_latents=4, num_hidden=7, num_inducing=6)
+    assert model.prior.num_latents == 4
+    assert model.prior.inducing_points.shape == (6, 3)
+    assert model.head.features.num_features == (7 if name == "n-mogp" else 4)
+
+
+@every_model
+def test_there_are_four_hundred_inducing_points_or_as_many_as_rows(name):
+    assert build(name, x=points(401, 1)).prior.inducing_points.shape == (400, 1)
+    assert build(name, x=points(11, 1)).prior.inducing_points.shape == (11, 1)
+
+
+@every_model
+def test_equal_rows_share_an_inducing_point(name):
+    x = points(3).repeat(4, 1)
+    assert build(name, x=x).prior.inducing_points.shape == (3, 3)
+
+
+@every_model
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_everything_is_in_the_precision_of_the_inputs(name, dtype):
+    model = build(name, x=points(dtype=dtype))
+    assert {tensor.dtype for tensor in model.state_dict().values() if tensor.is_floating_point()} == {dtype}
+    assert model.moments(points(dtype=dtype), 1, torch.Generator()).var.dtype == dtype
+
+
+@pytest.mark.parametrize("nonlinearity", [LeakyReLU(0.1), Quadrature(torch.sin)], ids=["leaky", "quadrature"])
+def test_any_nonlinearity_can_be_used(nonlinearity):
+    model = build("n-mogp", nonlinearity=nonlinearity)
+    assert model.head.features.nonlinearity is nonlinearity
+    assert torch.isfinite(model.moments(points(), 1, torch.Generator()).var).all()
+
+
+@pytest.mark.parametrize("nonlinearity", nonlinearities.names())
+def test_a_nonlinearity_can_be_named(nonlinearity):
+    model = build("n-mogp", nonlinearity=nonlinearity)
+    assert model.head.features.nonlinearity == nonlinearities.by_name(nonlinearity)
+
+
+@every_model
+def test_a_start_is_random_and_decided_by_the_generator_alone(name):
+    torch.manual_seed(0)
+    first = build(name, num_inducing=5).state_dict()
+    torch.manual_seed(1)
+    again, other = build(name, num_inducing=5).state_dict(), build(name, num_inducing=5, seed=1).state_dict()
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    random = {"prior.inducing_points", "prior.variational_mean", "head.mixing.mean"}
+    if name == "n-mogp":
+        random |= {"head.features.hidden_weights", "head.features.bias_mean"}
+    assert {key for key in first if not torch.equal(first[key], other[key])} == random
+
+
+@every_model
+def test_building_leaves_the_inputs_alone(name):
+    x = points(8)
+    model = build(name, x=x)
+    with torch.no_grad():
+        model.prior.inducing_points.zero_()
+    assert torch.equal(x, points(8))
