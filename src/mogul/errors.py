@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from numbers import Integral
 
 
 class MogulError(Exception):
@@ -32,18 +33,27 @@ class MogulWarning(UserWarning):
     """Something was changed or looks wrong, and the result is still usable."""
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownNameError:
     """The error for an unknown name, with the nearest known one as a remedy."""
     known = list(known)
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(str(name), known, n=1)
     remedy = f"Did you mean {close[0]!r}?" if close else "Use one of the list."
     return UnknownNameError(f"{kind} must be one of {', '.join(known)}; got {name!r}. {remedy}")
 
 
-def require_positive(**sizes: int) -> None:
+def require_positive(**sizes: object) -> None:
     """Check that each named size is a whole number of at least one."""
-    for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, int):
-            raise ConfigError(f"{name} must be a whole number; got {size!r}. Pass an int.")
-        if size < 1:
-            raise ConfigError(f"{name} must be at least 1; got {size}. Pass a positive number.")
+    _require_whole(1, sizes)
+
+
+def require_natural(**numbers: object) -> None:
+    """Check that each named number is a whole number, 0 or more."""
+    _require_whole(0, numbers)
+
+
+def _require_whole(least: int, numbers: dict[str, object]) -> None:
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, Integral):
+            raise ConfigError(f"{name} must be a whole number; got {number!r}. Pass an int.")
+        if int(number) < least:
+            raise ConfigError(f"{name} must be at least {least}; got {number}. Pass a number of {least} or more.")

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from scipy.special import logsumexp, ndtr
 
 from mogul.arrays import Array
-from mogul.errors import ConfigError
+from mogul.errors import ConfigError, DataError, ShapeError
 from mogul.prediction import Prediction
 
 LEVELS = (0.5, 0.8, 0.95)
@@ -30,22 +30,26 @@ class Scores:
 
 def score(parts: Iterable[tuple[Prediction, Float[Array, "_ P"]]]) -> Scores:
     """All scores of a test set that comes in parts, so that the draws of one part at a time are in memory."""
-    nested, pooled, errors, crps_values, pits = [], [], [], [], []
+    nested, pooled, squares, crps_values, pits = [], [], [], [], []
     for prediction, y in parts:
-        seen = ~np.isnan(y).all(axis=1)
-        prediction, y = prediction.rows(np.flatnonzero(seen)), y[seen]
+        seen = np.flatnonzero(~np.isnan(y).all(axis=1))
+        if not len(seen):
+            continue
+        prediction, y = prediction.rows(seen), y[seen]
         each = prediction.component_log_density(y)
         nested.append(_log_mean_in_groups(each, math.gcd(NUM_OUTER, len(each))))
         pooled.append(_log_mean_in_groups(each, 1))
-        errors.append(y - prediction.mean)
+        squares.append(np.square(y - prediction.mean))
         crps_values.append(crps(prediction, y))
         pits.append(prediction.cdf(y))
+    if not pits:
+        raise DataError("Test outputs must have at least one value; all are NaN. Give rows with known outputs.")
     pit = np.concatenate(pits)
     return Scores(
         ll=float(np.concatenate(nested).mean()),
         ll_pooled=float(np.concatenate(pooled).mean()),
-        mrmse=_mean_over_outputs(np.sqrt(np.nanmean(np.concatenate(errors) ** 2, axis=0))),
-        crps=_mean_over_outputs(np.nanmean(np.concatenate(crps_values), axis=0)),
+        mrmse=float(np.sqrt(_known_means(np.concatenate(squares))).mean()),
+        crps=float(_known_means(np.concatenate(crps_values)).mean()),
         coverage={level: coverage(pit, level) for level in LEVELS},
     )
 
@@ -56,7 +60,11 @@ def mrmse(mean: Float[Array, "N P"], y: Float[Array, "N P"]) -> float:
     >>> mrmse(np.zeros((2, 2)), np.array([[3.0, 1.0], [np.nan, 1.0]]))
     2.0
     """
-    return _mean_over_outputs(np.sqrt(np.nanmean(np.square(y - mean), axis=0)))
+    if mean.shape != y.shape:
+        raise ShapeError(
+            f"Means and outputs must have the same shape; got {mean.shape} and {y.shape}. Match their rows."
+        )
+    return float(np.sqrt(_known_means(np.square(y - mean))).mean())
 
 
 def nested_log_density(prediction: Prediction, y: Float[Array, "N P"], num_outer: int = NUM_OUTER) -> Float[Array, "N"]:
@@ -76,6 +84,8 @@ def crps(prediction: Prediction, y: Float[Array, "N P"], max_draws: int = 64) ->
     Both terms are closed-form given the components. The second runs over all pairs of draws: of all draws where
     they are at most `max_draws`, of so many evenly spaced ones beyond, with the weights of the full mixture.
     """
+    if max_draws < 2:
+        raise ConfigError(f"max_draws must be at least 2, to make a pair; got {max_draws}. Leave it out.")
     mean, var = prediction.component_mean, prediction.component_var
     to_truth = _expected_distance(y - mean, var).mean(0)
     num_draws = len(mean)
@@ -118,6 +128,6 @@ def _expected_distance(gap: Array, var: Array) -> Array:
     return gap * (2 * ndtr(ratio) - 1) + 2 * scale * density
 
 
-def _mean_over_outputs(values: Array) -> float:
-    """NaN stands for an output with no value in this test set."""
-    return float(np.nanmean(values))
+def _known_means(values: Float[Array, "N P"]) -> Float[Array, "Q"]:
+    """Mean of each output over the rows that have it, for outputs that any row has."""
+    return np.array([column[~np.isnan(column)].mean() for column in values.T if not np.isnan(column).all()])

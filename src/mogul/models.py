@@ -240,7 +240,7 @@ def build(
     """
     parsed = Name.parse(name)
     recipe = parsed.recipe
-    chosen = nonlinearity or recipe.nonlinearity
+    chosen = recipe.nonlinearity if nonlinearity is None else nonlinearity
     hidden = recipe.latent_hidden if parsed.latent else recipe.hidden_per_output * num_outputs
     inducing = LATENT_INDUCING if parsed.latent else recipe.num_inducing
     sizes = {
@@ -256,7 +256,7 @@ def build(
     plan = Plan(
         x=x,
         **sizes,
-        nonlinearity=nonlinearities.by_name(chosen) if isinstance(chosen, str) else chosen,
+        nonlinearity=chosen if isinstance(chosen, Nonlinearity) else nonlinearities.by_name(chosen),
         deep_kernel=parsed.deep_kernel,
         latent=parsed.latent,
         inner_mean=inner_mean,

@@ -10,7 +10,7 @@ from scipy.special import logsumexp, ndtr, ndtri
 
 from mogul.arrays import Array, IntArray
 from mogul.data import Standardiser
-from mogul.errors import ConfigError, ShapeError
+from mogul.errors import ConfigError, ShapeError, require_positive
 from mogul.model import Model
 
 
@@ -53,7 +53,7 @@ class Prediction:
 
     def component_log_density(self, y: Float[Array, "N P"]) -> Float[Array, "S N"]:
         """log p(y | draw) per draw and point, over the observed outputs."""
-        self._check(y)
+        self.require_shape(y)
         observed = ~np.isnan(y)
         misfit = np.square(np.where(observed, y, 0.0) - self.component_mean) / self.component_var
         each = -0.5 * (math.log(2 * math.pi) + np.log(self.component_var) + misfit)
@@ -68,12 +68,14 @@ class Prediction:
 
     def cdf(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
         """P(output ≤ y), per point and output; NaN where y is missing."""
-        self._check(y)
+        self.require_shape(y)
         result: Float[Array, "N P"] = ndtr((y - self.component_mean) / np.sqrt(self.component_var)).mean(0)
         return result
 
     def quantiles(self, levels: list[float]) -> Float[Array, "Q N P"]:
         """Quantiles of the mixture, per output: not those of a Normal with its mean and variance."""
+        if not levels:
+            raise ConfigError(f"At least one level must be given; got {levels}. The median is 0.5.")
         for level in levels:
             if not 0 < level < 1:
                 raise ConfigError(f"Each level must be between 0 and 1; got {level}. The median is 0.5.")
@@ -81,6 +83,7 @@ class Prediction:
 
     def sample(self, num_samples: int, seed: int) -> Float[Array, "K N P"]:
         """Draws of the outputs, noise included, independent over points."""
+        require_positive(num_samples=num_samples)
         rng = np.random.default_rng(seed)
         num_components, num_points, num_outputs = self.component_mean.shape
         chosen = rng.integers(num_components, size=(num_samples, num_points)), np.arange(num_points)
@@ -99,7 +102,8 @@ class Prediction:
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return 0.5 * (low + high)
 
-    def _check(self, y: Float[Array, "N P"]) -> None:
+    def require_shape(self, y: Float[Array, "_ _"]) -> None:
+        """Check that y has a row for each predicted point and a column for each output."""
         if y.shape != self.mean.shape:
             raise ShapeError(
                 f"Y must have the shape of the prediction, {self.mean.shape}; got {y.shape}. "
@@ -117,6 +121,7 @@ def predict(model: Model, x: Float[torch.Tensor, "*S N D"], num_samples: int, ge
         num_samples: the number S of draws that make up the mixture.
         generator: draws them.
     """
+    require_positive(num_samples=num_samples)
     noise = model.head.noise.var
     moments = model.moments(x, num_samples, generator)
     components = model.components(x, num_samples, generator)

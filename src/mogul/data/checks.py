@@ -14,6 +14,9 @@ def as_matrix(values: Any, name: str) -> tuple[Array, list[str]]:
     columns = getattr(values, "columns", None)
     if hasattr(values, "detach"):
         values = values.detach().cpu()
+        values = values.double() if values.is_floating_point() else values  # NumPy has no bfloat16
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.ma.filled(values.astype(np.float64), np.nan)
     if columns is not None and hasattr(values, "to_numpy"):
         values = values.to_numpy()
     try:
@@ -27,7 +30,7 @@ def as_matrix(values: Any, name: str) -> tuple[Array, list[str]]:
         raise ShapeError(f"{name} must be (rows, columns); got shape {raw.shape}. {remedy}")
     if 0 in raw.shape:
         raise ShapeError(f"{name} must have at least one row and one column; got shape {raw.shape}. Give some data.")
-    names = [str(column) for column in columns] if columns is not None else _numbered(name, raw.shape[1])
+    names = [str(column) for column in columns] if columns is not None else numbered_names(name, raw.shape[1])
     return _as_float(raw, name, names), names
 
 
@@ -63,7 +66,8 @@ def require_some_of_each(y: Array, names: list[str]) -> None:
         )
 
 
-def _numbered(name: str, count: int) -> list[str]:
+def numbered_names(name: str, count: int) -> list[str]:
+    """The names of columns that came without any."""
     return [f"{name.lower()}{column}" for column in range(count)]
 
 
@@ -87,4 +91,4 @@ def _is_missing(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return _is_missing(value) or isinstance(value, int | float | np.number | np.bool_)
+    return _is_missing(value) or isinstance(value, int | float | np.integer | np.floating | np.bool_)

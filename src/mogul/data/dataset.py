@@ -94,7 +94,7 @@ class Standardiser:
         """
         shift, scale = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
         # Rounding gives a constant column a standard deviation of about 1e-17 of its mean.
-        constant = scale <= 1e-12 * np.maximum(1.0, np.abs(shift))
+        constant = scale <= 1e-12 * np.abs(shift)
         return Standardiser(shift, np.where(constant, 1.0, scale))
 
     def apply(self, values: Float[Array, "N K"]) -> Float[Array, "N K"]:

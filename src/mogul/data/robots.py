@@ -51,8 +51,8 @@ def data_folder(given: Path | None = None) -> Path:
     named = given or (Path(os.environ["MOGUL_DATA"]) if "MOGUL_DATA" in os.environ else None)
     if named is None:
         raise DataError(
-            "A folder of data sets must be given; got none. Set MOGUL_DATA, or pass --data-dir, to the folder that holds "
-            f"{', '.join(source.file for source in SOURCES.values())}."
+            "A folder of data sets must be given; got none. Set MOGUL_DATA, or pass --data-dir, to the folder "
+            f"that holds {', '.join(source.file for source in SOURCES.values())}."
         )
     return named
 

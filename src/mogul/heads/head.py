@@ -21,6 +21,11 @@ class Head(nn.Module):
                 f"mixing and noise must have the same number of outputs; got {mixing.num_outputs} and "
                 f"{len(noise.log_precision)}. Build both with the same num_outputs."
             )
+        if features.num_features != mixing.num_features:
+            raise ShapeError(
+                f"features and mixing must have the same number of features; got {features.num_features} and "
+                f"{mixing.num_features}. Build the mixing with num_features=features.num_features."
+            )
         self.features = features
         self.mixing = mixing
         self.noise = noise

@@ -15,6 +15,7 @@ class Mixing(Protocol):
     """A random P × H matrix M, possibly a function of x, independent of the features given x."""
 
     num_outputs: int
+    num_features: int
 
     def given(self, h: Float[Tensor, "*S N H"], x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
         """Moments of M h for given features: M is integrated out, never drawn. The generator is for dropout."""
@@ -52,6 +53,7 @@ class BayesianMixing(nn.Module):
         super().__init__()
         require_positive(num_outputs=num_outputs, num_features=num_features)
         self.num_outputs = num_outputs
+        self.num_features = num_features
         self.mean = nn.Parameter(torch.randn(num_outputs, num_features, generator=generator) / num_features**0.5)
         self.log_scale = nn.Parameter(torch.full((num_outputs, num_features), -2.0))
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from mogul.errors import require_positive
+from mogul.errors import ConfigError, require_positive
 from mogul.marginals import Marginals
 
 
@@ -21,6 +21,8 @@ class GaussianNoise(nn.Module):
     def __init__(self, num_outputs: int, var: float = 1.0) -> None:
         super().__init__()
         require_positive(num_outputs=num_outputs)
+        if not var > 0:
+            raise ConfigError(f"var must be positive; got {var}. 1 suits standardised outputs.")
         self.log_precision = nn.Parameter(torch.full((num_outputs,), -math.log(var)))
 
     @property

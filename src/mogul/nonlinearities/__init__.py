@@ -31,12 +31,12 @@ def names() -> list[str]:
     return list(_NAMED)
 
 
-def by_name(name: str) -> Nonlinearity:
+def by_name(name: object) -> Nonlinearity:
     """The paper's nonlinearity of this name.
 
     >>> by_name("sherf")
     Erf(shift=1.0)
     """
-    if name not in _NAMED:
+    if not isinstance(name, str) or name not in _NAMED:
         raise unknown_name("nonlinearity", name, _NAMED)
     return _NAMED[name]

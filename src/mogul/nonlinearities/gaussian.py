@@ -38,8 +38,7 @@ def pdf(x: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
 
 def cdf(x: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     """Distribution function Φ(x) of the standard Normal."""
-    value: Tensor = torch.special.ndtr(x)
-    return value
+    return 0.5 * torch.erfc(-math.sqrt(0.5) * x)  # torch.special.ndtr loses the lower tail's relative precision
 
 
 def bivariate_cdf(h: Float[Tensor, "*S"], k: Float[Tensor, "*S"], rho: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
@@ -91,6 +90,8 @@ class _RectifiedExcess(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         h, k, rho, plain = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative is wanted, and `plain` depends on the arguments
+            plain = excess(h, k, rho)
         given_h, given_k, _, _ = _conditionals(h, k, rho)
         gain_h, gain_k = pdf(h) * (given_h - cdf(k)), pdf(k) * (given_k - cdf(h))
         # k·excess would be ∞·0 for a saturated argument.

@@ -29,7 +29,7 @@ class LeakyReLU(Nonlinearity):
     def mean(self, mean: Float[Tensor, "*S"], var: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
         scale = _positive(var).sqrt()
         ratio = mean / scale
-        rectified = mean * gaussian.cdf(ratio) + scale * gaussian.pdf(ratio)
+        rectified = (mean * gaussian.cdf(ratio) + scale * gaussian.pdf(ratio)).clamp_min(0)  # rounding, in the tail
         return self.slope * mean + (1 - self.slope) * rectified
 
     def variance(self, mean: Float[Tensor, "*S"], var: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
@@ -37,6 +37,7 @@ class LeakyReLU(Nonlinearity):
         ratio = mean * torch.rsqrt(_positive(var))
         below, above, density = gaussian.cdf(-ratio), gaussian.cdf(ratio), gaussian.pdf(ratio)
         rectified = above + ratio.square() * above * below - ratio * density * (above - below) - density.square()
+        rectified = rectified.clamp_min(0)  # rounding, far in the lower tail
         keep = 1 - self.slope
         return var * (self.slope**2 + 2 * self.slope * keep * above + keep**2 * rectified)
 

@@ -36,14 +36,14 @@ class Quadrature(Nonlinearity):
         return self.function(a)
 
     def mean(self, mean: Float[Tensor, "*S"], var: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
-        scale = var.sqrt()
+        scale = _root(var)
         total = torch.zeros_like(mean * scale)
         for node, weight in self._rule():
             total = total + weight * self.function(mean + node * scale)
         return total
 
     def variance(self, mean: Float[Tensor, "*S"], var: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
-        center, scale = self.mean(mean, var), var.sqrt()
+        center, scale = self.mean(mean, var), _root(var)
         total = torch.zeros_like(center)
         for node, weight in self._rule():
             total = total + weight * (self.function(mean + node * scale) - center).square()
@@ -56,9 +56,9 @@ class Quadrature(Nonlinearity):
         cov: Float[Tensor, "*S"],
     ) -> Float[Tensor, "*S"]:
         # Eq. (bivariate), with the Cholesky factor of Σ: L₁₁ = √Σ₁₁, L₂₁ = Σ₁₂/L₁₁, L₂₂² = Σ₂₂ − L₂₁².
-        scale = var[0].clamp_min(torch.finfo(cov.dtype).tiny ** 0.5).sqrt()
+        scale = _root(var[0])
         shift = cov / scale
-        rest = (var[1] - shift.square()).clamp_min(0)
+        rest = var[1] - shift.square()
         centers = self.mean(mean[0], var[0]), self.mean(mean[1], var[1])
         total = torch.zeros_like(cov)
         for node, weight in self._rule():
@@ -69,3 +69,8 @@ class Quadrature(Nonlinearity):
 
     def _rule(self) -> Iterator[tuple[float, float]]:
         return zip(self._nodes, self._weights, strict=True)
+
+
+def _root(var: Tensor) -> Tensor:
+    """A standard deviation with a finite slope where the variance is nothing."""
+    return var.clamp_min(torch.finfo(var.dtype).tiny ** 0.5).sqrt()

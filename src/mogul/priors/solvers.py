@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mogul.errors import MogulWarning, NumericalError
+from mogul.errors import ConfigError, MogulWarning, NumericalError
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,10 @@ class Cholesky:
     jitter: float | None = None
     max_jitter: float = 1e-2
 
+    def __post_init__(self) -> None:
+        if self.jitter is not None and not self.jitter > 0:
+            raise ConfigError(f"jitter must be positive; got {self.jitter}. Try 1e-8: it grows only when needed.")
+
     def whiten(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"]) -> Whitened:
         factor, jitter = self.factorise(kzz)
         start = self._start(kzz.dtype)
@@ -51,34 +55,41 @@ class Cholesky:
             )
         return Whitened(torch.linalg.solve_triangular(factor, kzx, upper=False), jitter)
 
-    def factorise(self, matrix: Float[Tensor, "*K M M"]) -> tuple[Float[Tensor, "*K M M"], float]:
+    def factorise(
+        self, matrix: Float[Tensor, "*K M M"], name: str = "The kernel matrix of the inducing points"
+    ) -> tuple[Float[Tensor, "*K M M"], float]:
         """The lower Cholesky factor, and the largest relative jitter it took."""
+        start = self._start(matrix.dtype)
         size = matrix.diagonal(dim1=-2, dim2=-1).mean(-1).detach()
-        jitter = torch.full_like(size, self._start(matrix.dtype))
+        growth = torch.ones_like(size)
         while True:
-            added = (jitter * size).unsqueeze(-1).expand(matrix.shape[:-1])
+            added = (start * growth * size).unsqueeze(-1).expand(matrix.shape[:-1])
             factor, info = torch.linalg.cholesky_ex(matrix + torch.diag_embed(added))
             failed = info > 0
+            worst = start * float(growth.max())
             if not bool(failed.any()):
-                return factor, float(jitter.max())
-            jitter = torch.where(failed, 10 * jitter, jitter)
-            if float(jitter.max()) > self.max_jitter:
-                raise NumericalError(_explain(matrix, float(jitter.max()) / 10))
+                _require_finite(factor, name)
+                return factor, worst
+            _require_finite(matrix, name)
+            if 10 * worst > self.max_jitter:
+                raise NumericalError(
+                    f"{name} must be positive definite; it is not, with a jitter of {worst:.0e}. "
+                    "Standardise the inputs, use fewer inducing points, or compute in float64."
+                )
+            growth = torch.where(failed, 10 * growth, growth)
 
     def _start(self, dtype: torch.dtype) -> float:
-        return self.jitter if self.jitter is not None else (1e-8 if dtype == torch.float64 else 1e-6)
+        if self.jitter is None:
+            return 1e-8 if dtype == torch.float64 else 1e-6
+        return self.jitter
 
 
-def _explain(matrix: Tensor, jitter: float) -> str:
+def _require_finite(matrix: Tensor, name: str) -> None:
     if not bool(torch.isfinite(matrix).all()):
-        return (
-            "The kernel matrix of the inducing points must be finite; it holds NaN or infinity. "
+        raise NumericalError(
+            f"{name} must be finite; it holds NaN or infinity. "
             "Lower the learning rate, or look for extreme values in the inputs."
         )
-    return (
-        f"The kernel matrix of the inducing points must be positive definite; it is not, with a jitter of {jitter:.0e}."
-        " Standardise the inputs, use fewer inducing points, or compute in float64."
-    )
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,8 @@ class IndependentGPs(nn.Module):
         rows = x.reshape(-1, x.shape[-1])
         cross = self._cross(rows)
         mean = self.mean(rows) + self._project(cross).T
-        prior_var = self.kernel(rows, diag=True) + self._white_noise().unsqueeze(-1)
+        # Without the extra axis, GPyTorch takes L variances at N = L points for a matrix, and keeps its diagonal.
+        prior_var = self.kernel(rows.unsqueeze(0), diag=True) + self._white_noise().unsqueeze(-1)
         explained = (self._root().transpose(-1, -2) @ cross).square().sum(-2) - cross.square().sum(-2)
         var = (prior_var + explained).T.clamp_min(torch.finfo(x.dtype).tiny)
         shape = (*x.shape[:-1], self.num_latents)
@@ -125,7 +126,7 @@ class IndependentGPs(nn.Module):
     ) -> Float[Tensor, "S N L"]:
         """Draws of whole functions at x, correlated over points; inputs that are themselves draws give one each."""
         mean, cov = self.joint(x)
-        root, _ = Cholesky(max_jitter=1.0).factorise(cov)
+        root, _ = Cholesky(max_jitter=1.0).factorise(cov, name="The covariance of the function values")
         noise = standard_normal((num_samples, *mean.shape[-2:]), generator, like=mean)
         pattern = "lnm,slm->sln" if x.dim() == 2 else "slnm,slm->sln"
         return (mean + torch.einsum(pattern, root, noise)).transpose(-1, -2)

@@ -56,11 +56,10 @@ def models_table() -> Table:
     table = Table(
         title="mogul's models", caption="dk-NAME has a deep kernel, NAME-lvm latent inputs, dk-NAME-lvm both."
     )
-    for heading in ("name", "what it is", "equation", "hidden units", "inducing points"):
+    for heading in ("name", "what it is", "equation"):
         table.add_column(heading)
     for name, recipe in FAMILIES.items():
-        neural = recipe.nonlinearity if name.startswith("n-") else "none"
-        table.add_row(name, recipe.description, f"eqn:{recipe.equation}", neural, str(recipe.num_inducing))
+        table.add_row(name, recipe.description, f"eqn:{recipe.equation}")
     return table
 
 

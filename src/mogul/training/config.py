@@ -1,11 +1,12 @@
 """How to train, in one place, each number checked."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import torch
 
-from mogul.errors import ConfigError, require_positive, unknown_name
+from mogul.errors import ConfigError, require_natural, require_positive, unknown_name
 from mogul.objective import Analytic, Expectation
 from mogul.training.updates import Update
 
@@ -55,10 +56,13 @@ class TrainingConfig:
             num_starts=self.num_starts,
             start_epochs=self.start_epochs,
         )
-        if self.anneal_epochs < 0:
-            raise ConfigError(f"anneal_epochs must be 0 or more; got {self.anneal_epochs}. 0 turns annealing off.")
-        if not self.learning_rate > 0:
-            raise ConfigError(f"learning_rate must be positive; got {self.learning_rate}. Try 0.03.")
+        require_natural(anneal_epochs=self.anneal_epochs, seed=self.seed)
+        if not 0 < self.learning_rate < math.inf:
+            raise ConfigError(f"learning_rate must be positive and finite; got {self.learning_rate}. Try 0.03.")
+        if not isinstance(self.expectation, Expectation):
+            raise ConfigError(
+                f"expectation must be Analytic() or MonteCarlo(); got {self.expectation!r}. Pass one of them."
+            )
         if not 0 < self.decay <= 1:
             raise ConfigError(f"decay must be in (0, 1]; got {self.decay}. 1 keeps the rate constant.")
         if any(not 0 < share < 1 for share in self.milestones):
@@ -73,7 +77,7 @@ class TrainingConfig:
 
     def rate_at(self, epoch: int) -> float:
         """The learning rate during this epoch, counted from 0."""
-        passed = sum(epoch >= share * self.epochs for share in self.milestones)
+        passed = sum(epoch >= round(share * self.epochs) for share in self.milestones)
         return self.learning_rate * self.decay**passed
 
     def kl_weight_at(self, epoch: int) -> float:

@@ -6,6 +6,7 @@ import torch
 
 from mogul import models
 from mogul.data import Dataset, Scaling
+from mogul.data.checks import require_some_of_each
 from mogul.errors import ConfigError
 from mogul.inputs import principal_scores
 from mogul.training.config import TrainingConfig
@@ -46,6 +47,7 @@ def fit(
     if config is not None and preset is not None:
         raise ConfigError(f"Give config or preset, not both; got preset {preset!r} beside a config. Drop one of them.")
     config = config or preset_config(preset or "default", model)
+    require_some_of_each(data.y, data.output_names)
     scaling = Scaling.of(data)
     batch = scaling.batch(data, config.dtype)
     x = principal_scores(batch.y, num_inputs) if parsed.latent else batch.x

@@ -10,8 +10,8 @@ from jaxtyping import Float
 
 from mogul.arrays import Array
 from mogul.data import Batch, Dataset, Scaling
-from mogul.data.checks import as_matrix, require_finite_inputs
-from mogul.errors import ShapeError
+from mogul.data.checks import as_matrix, numbered_names, require_finite_inputs
+from mogul.errors import DataError, ShapeError, require_positive
 from mogul.inputs import Latent
 from mogul.metrics import NUM_INNER, NUM_OUTER, Scores, score
 from mogul.model import Model
@@ -41,6 +41,7 @@ class Fitted:
 
     def sample_functions(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
         """Draws of the noise-free outputs at x, correlated over points: whole functions."""
+        require_positive(num_samples=num_samples)
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             draws = self.model.sample_joint(self._standardised(x), num_samples, generator)
@@ -50,18 +51,23 @@ class Fitted:
         self, data: Dataset, *, standardised: bool = False, num_samples: int = NUM_OUTER * NUM_INNER, seed: int = 0
     ) -> Scores:
         """Scores on test data, in original units or, as in the paper's tables, in standardised ones."""
-        units = self.scaling.outputs
+        require_positive(num_samples=num_samples)
         parts = self._parts(data, num_samples, seed)
-        if not standardised:
-            return score(parts)
-        return score((prediction.standardised(units), units.apply(y)) for prediction, y in parts)
+        return score(map(self._in_standard_units, parts) if standardised else parts)
+
+    def _in_standard_units(
+        self, part: tuple[Prediction, Float[Array, "_ _"]]
+    ) -> tuple[Prediction, Float[Array, "_ _"]]:
+        prediction, y = part
+        prediction.require_shape(y)
+        return prediction.standardised(self.scaling.outputs), self.scaling.outputs.apply(y)
 
     def _parts(self, data: Dataset, num_samples: int, seed: int) -> Iterator[tuple[Prediction, Float[Array, "_ P"]]]:
         for number, rows in enumerate(_slices(data, num_samples)):
             yield self.predict(data.x[rows], num_samples, seed + number), data.y[rows]
 
     def _standardised(self, x: Any) -> Float[torch.Tensor, "N D"]:
-        matrix, names = as_matrix(x, "X")
+        matrix, names = as_matrix(self._in_order(x), "X")
         if matrix.shape[1] != len(self.input_names):
             raise ShapeError(
                 f"X must have {len(self.input_names)} columns, as in training; got {matrix.shape[1]}. "
@@ -69,6 +75,19 @@ class Fitted:
             )
         require_finite_inputs(matrix, names)
         return torch.as_tensor(np.ascontiguousarray(self.scaling.inputs.apply(matrix)), dtype=self._dtype)
+
+    def _in_order(self, x: Any) -> Any:
+        """A frame's columns are found by name, wherever they stand, if the model was trained on a frame."""
+        columns = getattr(x, "columns", None)
+        if columns is None or self.input_names == numbered_names("X", len(self.input_names)):
+            return x
+        missing = [name for name in self.input_names if name not in set(columns)]
+        if missing:
+            raise DataError(
+                f"X must have the columns of training; {missing[0]!r} is not among {', '.join(map(str, columns))}. "
+                "Name the columns as in training, or pass an array in their order."
+            )
+        return x[self.input_names]
 
     @property
     def _dtype(self) -> torch.dtype:

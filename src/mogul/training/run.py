@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from torch import nn
 
 from mogul.data import Batch
 from mogul.errors import NumericalError
@@ -73,16 +74,21 @@ class Run:
         terms = self._elbo(self.model, batch, self._generator)
         # Per datum here only: Adam's ε should mean the same for every size of data set.
         loss = -terms.total(kl_weight) / len(self._data)
-        if not math.isfinite(loss.item()):
-            raise NumericalError(
-                f"The training objective must be finite; it is {loss.item()} in epoch {epoch + 1}. "
-                f"Lower learning_rate (now {self._config.rate_at(epoch):.2g}), or train in float64."
-            )
+        self._require_finite(loss.item(), "The training objective", epoch)
         loss.backward()  # type: ignore[no-untyped-call]  # torch's own
+        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        self._require_finite(float(nn.utils.get_total_norm(gradients)), "The gradient's norm", epoch)
         self._optimiser.step()
         for update in self._config.updates:
             update.apply(self.model, batch, terms)
         return terms
+
+    def _require_finite(self, value: float, name: str, epoch: int) -> None:
+        if not math.isfinite(value):
+            raise NumericalError(
+                f"{name} must be finite; it is {value} in epoch {epoch + 1}. "
+                f"Lower learning_rate (now {self._config.rate_at(epoch):.2g}), or train in float64."
+            )
 
 
 def _values(terms: ElboTerms) -> torch.Tensor:
