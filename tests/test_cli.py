@@ -120,9 +120,6 @@ def test_a_file_in_the_way_of_the_scores_is_refused(run, folder: Path, asked):
     assert asked == []
 
 
-@pytest.mark.xfail(
-    reason="defect: only the folder itself is looked at, not what is above or at the file", raises=AssertionError
-)
 @pytest.mark.parametrize(
     "option", [["--out", "taken/below"], ["--json", "taken/below/scores.json"], ["--json", "folder"]]
 )

@@ -9,14 +9,10 @@ import pytest
 
 import mogul
 
-WRONG = {"mogul.nonlinearities.erf": "defect: erf_moment's example prints tensor([2.0000])"}
 MODULES = ["mogul", *(found.name for found in pkgutil.walk_packages(mogul.__path__, "mogul."))]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.xfail(reason=WRONG[name])) if name in WRONG else name for name in MODULES],
-)
+@pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name):
     module = importlib.import_module(name)
     result = doctest.testmod(module)

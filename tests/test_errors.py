@@ -187,7 +187,7 @@ def gps(mean: str) -> IndependentGPs:
 
 
 BAD_NAMES = {
-    "model": (lambda: model("n-mogq"), "model must be one of mogp, n-mogp", "'n-mogq'", "Did you mean 'n-mogp'?"),
+    "model": (lambda: model("n-mogq"), "model must be one of mogp, gprn", "'n-mogq'", "Did you mean 'n-mogp'?"),
     "model of fit": (
         lambda: fit(Dataset(X, Y), "MOGP "),
         "model must be one of mogp",
@@ -230,7 +230,7 @@ def test_an_unknown_name_gets_the_list_and_a_suggestion(case):
 
 
 BAD_SETTINGS = {
-    "anneal_epochs": (lambda: TrainingConfig(anneal_epochs=-1), "anneal_epochs must be 0 or more", "-1", "0 turns"),
+    "anneal_epochs": (lambda: TrainingConfig(anneal_epochs=-1), "anneal_epochs must be at least 0", "-1", "0 turns"),
     "no rate": (lambda: TrainingConfig(learning_rate=0.0), "learning_rate must be positive", "0.0", "Try 0.03"),
     "negative rate": (lambda: TrainingConfig(learning_rate=-0.1), "learning_rate must be positive", "-0.1", "Try"),
     "NaN rate": (lambda: TrainingConfig(learning_rate=NAN), "learning_rate must be positive", "nan", "Try 0.03"),
@@ -272,7 +272,14 @@ BAD_INPUTS = {
         "'speed' holds inf in row 0",
         "Drop those rows",
     ),
-    "strings": (FEW, DataError, "X must be numbers", "'colour' holds 'red' in row 0", "Encode"),
+    "strings": (
+        FEW.set_axis(["angle", "speed"], axis=1),
+        DataError,
+        "X must be numbers",
+        "'speed' holds 'red' in row 0",
+        "Encode",
+    ),
+    "other names": (FEW, DataError, "X must have the columns of training", "'angle' is not among", "Name the columns"),
 }
 
 
@@ -328,11 +335,6 @@ def test_the_first_bad_size_is_the_one_reported():
         require_positive(a=1, b=0, c=-1)
 
 
-def defect(reason: str, *raises: type[BaseException]) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(reason=f"defect: {reason}", raises=raises)
-
-
-@defect("the number of draws is not checked", Exception, pytest.fail.Exception)
 @pytest.mark.parametrize("size", [0, -1, True, 1.5])
 @pytest.mark.parametrize(
     "call",
@@ -348,33 +350,35 @@ def test_a_number_of_draws_must_be_a_positive_whole_number(fitted: Fitted, call,
     check(lambda: call(fitted, size), ConfigError, "num_samples must be", repr(size), "Pass a")
 
 
-@defect("difflib wants a string", TypeError)
 @pytest.mark.parametrize(
     "call",
     [lambda: TrainingConfig(precision=torch.float32), lambda: TrainingConfig(precision=32), lambda: model(None)],
     ids=["dtype", "bits", "no model"],
 )
 def test_a_name_of_another_type_is_an_unknown_name(call):
-    check(call, UnknownNameError, "must be one of", "got", "Use one of the list")
+    check(call, UnknownNameError, "must be one of", "got", ".")
 
 
-@defect("anneal_epochs and the learning rate are only checked from below", pytest.fail.Exception)
 @pytest.mark.parametrize(
     "options",
-    [{"anneal_epochs": 2.5}, {"anneal_epochs": True}, {"learning_rate": INF}, {"seed": 1.5}, {"ell": "analytic"}],
+    [
+        {"anneal_epochs": 2.5},
+        {"anneal_epochs": True},
+        {"learning_rate": INF},
+        {"seed": 1.5},
+        {"expectation": "analytic"},
+    ],
     ids=str,
 )
 def test_a_setting_of_the_wrong_kind_is_refused_at_once(options):
     check(lambda: TrainingConfig(**options), ConfigError, next(iter(options)), "got", ".")
 
 
-@defect("an empty name falls back to the default, and any object passes", pytest.fail.Exception)
 @pytest.mark.parametrize("nonlinearity", ["", 3])
 def test_a_nonlinearity_must_be_a_known_name_or_a_nonlinearity(nonlinearity):
     check(lambda: model(nonlinearity=nonlinearity), UnknownNameError, "nonlinearity must be", repr(nonlinearity), "Use")
 
 
-@defect("one column is broadcast to all outputs of the model", pytest.fail.Exception)
 def test_evaluating_on_another_number_of_outputs_is_refused_in_standardised_units_too(fitted: Fitted):
     check(
         lambda: fitted.evaluate(Dataset(X, Y), standardised=True, num_samples=5),
@@ -385,17 +389,14 @@ def test_evaluating_on_another_number_of_outputs_is_refused_in_standardised_unit
     )
 
 
-@defect("np.stack needs at least one array", ValueError)
 def test_no_levels_are_refused_with_a_remedy():
     check(lambda: prediction().quantiles([]), ConfigError, "level", "[]", "0.5")
 
 
-@defect("np.complex128 counts as np.number, and float() drops its imaginary part", RuntimeWarning)
 def test_complex_numbers_in_an_object_array_are_refused():
     x = np.array([[np.complex128(1 + 2j)]], dtype=object)
     check(lambda: Dataset(x, [[1.0]]), DataError, "X must be numbers", "'x0' holds", "Encode")
 
 
-@defect("NumPy's whole numbers are refused", ConfigError)
 def test_a_whole_number_of_numpy_is_a_whole_number():
     require_positive(epochs=np.int64(3))

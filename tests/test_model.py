@@ -15,11 +15,6 @@ from mogul.models import build
 SIZES = {"num_latents": 2, "num_hidden": 4, "num_inducing": 5}
 both_models = pytest.mark.parametrize("name", ["mogp", "n-mogp"])
 
-as_many_rows_as_gps = pytest.mark.xfail(
-    reason="defect: with as many rows as GPs, GPyTorch takes a diagonal too many of the prior variance",
-    raises=AssertionError,
-)
-
 
 def seeded(seed: int = 1) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
@@ -90,7 +85,7 @@ def test_nearby_points_share_a_function_but_not_a_component(model: Model):
 
 
 @both_models
-@pytest.mark.parametrize("num_rows", [1, pytest.param(2, marks=as_many_rows_as_gps), 3, 5])
+@pytest.mark.parametrize("num_rows", [1, 2, 3, 5])
 @torch.no_grad()
 def test_a_point_does_not_care_in_whose_company_it_is_asked_for(model: Model, num_rows):
     x = points(6, seed=5)

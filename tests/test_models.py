@@ -10,7 +10,7 @@ from mogul.model import Model
 from mogul.nonlinearities import Erf, LeakyReLU, Quadrature
 from mogul.priors import IndependentGPs
 
-every_model = pytest.mark.parametrize("name", models.names())
+both_models = pytest.mark.parametrize("name", ["mogp", "n-mogp"])
 
 
 def points(num_rows: int = 30, num_inputs: int = 3, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -22,14 +22,18 @@ def build(name: str, num_outputs: int = 5, seed: int = 0, x: Tensor | None = Non
 
 
 def test_the_papers_models_have_their_names():
-    assert models.names() == ["mogp", "n-mogp"]
+    families = ["mogp", "gprn", "dgp", "sbgprn", "n-mogp", "n-sbgprn", "n-dgp"]
+    assert list(models.FAMILIES) == families
+    expected = {f"{kernel}{family}{inputs}" for kernel in ("", "dk-") for family in families for inputs in ("", "-lvm")}
+    assert set(models.names()) == expected
+    assert len(models.names()) == 28
 
 
-@every_model
+@pytest.mark.parametrize("name", models.FAMILIES)
 def test_every_recipe_says_what_it_is_and_where_it_comes_from(name):
-    recipe = models.RECIPES[name]
+    recipe = models.FAMILIES[name]
     assert len(recipe.description) > 10
-    assert recipe.equation == "eqn:" + name.replace("-", "")
+    assert recipe.equation == name.replace("-", "")
     assert recipe.nonlinearity in nonlinearities.names()
 
 
@@ -39,18 +43,18 @@ def test_mogp_mixes_gps_with_constant_means():
     assert isinstance(model.head.features, Identity)
     assert isinstance(model.head.mixing, BayesianMixing)
     assert isinstance(model.head.noise, GaussianNoise)
-    assert "prior.constant" in dict(model.named_parameters())
+    assert "prior.mean.constant" in dict(model.named_parameters())
 
 
 def test_n_mogp_has_hidden_units_with_biases_in_place_of_means():
     model = build("n-mogp")
     assert isinstance(model.head.features, Neural)
     assert model.head.features.nonlinearity == Erf(shift=1.0)
-    assert "prior.constant" not in dict(model.named_parameters())
-    assert not model.prior.constant.any()
+    assert "prior.mean.constant" not in dict(model.named_parameters())
+    assert not model.prior.mean.constant.any()
 
 
-@every_model
+@both_models
 @pytest.mark.parametrize(("num_outputs", "num_latents"), [(1, 1), (2, 1), (5, 3), (8, 4)])
 def test_sizes_follow_from_the_number_of_outputs(name, num_outputs, num_latents):
     model = build(name, num_outputs)
@@ -61,7 +65,7 @@ def test_sizes_follow_from_the_number_of_outputs(name, num_outputs, num_latents)
     assert model.head.noise.var.shape == (num_outputs,)
 
 
-@every_model
+@both_models
 def test_sizes_can_be_chosen(name):
     model = build(name, 2, num_latents=4, num_hidden=7, num_inducing=6)
     assert model.prior.num_latents == 4
@@ -69,19 +73,19 @@ def test_sizes_can_be_chosen(name):
     assert model.head.features.num_features == (7 if name == "n-mogp" else 4)
 
 
-@every_model
+@both_models
 def test_there_are_four_hundred_inducing_points_or_as_many_as_rows(name):
     assert build(name, x=points(401, 1)).prior.inducing_points.shape == (400, 1)
     assert build(name, x=points(11, 1)).prior.inducing_points.shape == (11, 1)
 
 
-@every_model
+@both_models
 def test_equal_rows_share_an_inducing_point(name):
     x = points(3).repeat(4, 1)
     assert build(name, x=x).prior.inducing_points.shape == (3, 3)
 
 
-@every_model
+@both_models
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_everything_is_in_the_precision_of_the_inputs(name, dtype):
     model = build(name, x=points(dtype=dtype))
@@ -102,7 +106,7 @@ def test_a_nonlinearity_can_be_named(nonlinearity):
     assert model.head.features.nonlinearity == nonlinearities.by_name(nonlinearity)
 
 
-@every_model
+@both_models
 def test_a_start_is_random_and_decided_by_the_generator_alone(name):
     torch.manual_seed(0)
     first = build(name, num_inducing=5).state_dict()
@@ -115,7 +119,7 @@ def test_a_start_is_random_and_decided_by_the_generator_alone(name):
     assert {key for key in first if not torch.equal(first[key], other[key])} == random
 
 
-@every_model
+@both_models
 def test_building_leaves_the_inputs_alone(name):
     x = points(8)
     model = build(name, x=x)

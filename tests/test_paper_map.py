@@ -10,10 +10,9 @@ MAP = (Path(__file__).parents[1] / "docs" / "paper_map.md").read_text(encoding="
 PAPER = Path(__file__).parents[2] / "shared" / "paper" / "neural-likelihoods.tex"
 NAMED = sorted(set(re.findall(r"`(mogul\.[\w.]+)`", MAP)))
 # Every \label{eqn:…} of the paper, so that the list is checked where the paper itself is not at hand.
-EQUATIONS = (
-    "mogp gprn dgp sbgprn nmogp nsbgprn ndgp mogplvm regressor regressorelbo regressorell meanvar nmogpmean nmogpvar "
-    "erfmean bivariate"
-).split()
+MODELS = ["mogp", "gprn", "dgp", "sbgprn", "nmogp", "nsbgprn", "ndgp", "mogplvm"]
+INFERENCE = ["regressor", "regressorelbo", "regressorell", "meanvar", "nmogpmean", "nmogpvar"]
+EQUATIONS = [*MODELS, *INFERENCE, "erfmean", "bivariate"]
 
 
 def resolve(name: str) -> object:

@@ -56,4 +56,5 @@ def _require_whole(least: int, numbers: dict[str, object]) -> None:
         if isinstance(number, bool) or not isinstance(number, Integral):
             raise ConfigError(f"{name} must be a whole number; got {number!r}. Pass an int.")
         if int(number) < least:
-            raise ConfigError(f"{name} must be at least {least}; got {number}. Pass a number of {least} or more.")
+            remedy = "Pass a positive number." if least else "0 turns it off."
+            raise ConfigError(f"{name} must be at least {least}; got {number}. {remedy}")

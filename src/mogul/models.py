@@ -181,9 +181,9 @@ class Name:
     latent: bool
 
     @staticmethod
-    def parse(name: str) -> "Name":
+    def parse(name: object) -> "Name":
         """`dk-n-mogp-lvm` → the family n-mogp, with a deep kernel and latent inputs."""
-        if name not in names():
+        if not isinstance(name, str) or name not in names():
             raise unknown_name("model", name, names())
         family = name.removeprefix("dk-").removesuffix("-lvm")
         return Name(family, deep_kernel=name.startswith("dk-"), latent=name.endswith("-lvm"))
@@ -239,6 +239,7 @@ def build(
         solver: how K_zz^{-1/2} is applied; Cholesky by default.
     """
     parsed = Name.parse(name)
+    require_positive(num_outputs=num_outputs)
     recipe = parsed.recipe
     chosen = recipe.nonlinearity if nonlinearity is None else nonlinearity
     hidden = recipe.latent_hidden if parsed.latent else recipe.hidden_per_output * num_outputs

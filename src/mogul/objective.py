@@ -66,6 +66,12 @@ class MonteCarlo:
         return model.head.sampled_moments(f, x, generator)
 
 
+def row_log_likelihood(model: Model, batch: Batch, signal: Marginals) -> Float[Tensor, "N"]:
+    """The expected log likelihood of each row over its observed outputs, averaged over the signal's draws."""
+    ell = model.head.noise.expected_log_density(batch.y, batch.observed, signal)
+    return ell.reshape(-1, len(batch)).mean(0)
+
+
 @dataclass(frozen=True)
 class Elbo:
     """The evidence lower bound, estimated from a minibatch: (N/B) Σ (ELL − local KL) − KL + log prior.
@@ -89,9 +95,8 @@ class Elbo:
         rescale = self.num_data / len(batch)
         x = model.inputs.draw(batch, generator)
         signal = self.expectation.signal(model, x, generator)
-        ell = model.head.noise.expected_log_density(batch.y, batch.observed, signal)
         return ElboTerms(
-            ell=rescale * ell.reshape(-1, len(batch)).mean(0).sum(),
+            ell=rescale * row_log_likelihood(model, batch, signal).sum(),
             kl_local=rescale * model.inputs.kl(batch).sum(),
             kl_global=model.kl(),
             log_prior=model.log_prior(),

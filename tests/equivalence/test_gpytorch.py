@@ -51,7 +51,7 @@ def pair(request):
     with torch.no_grad():
         ours.variational_mean.copy_(mean)
         ours.variational_root.copy_(root)
-        ours.constant.copy_(constant)
+        ours.mean.constant.copy_(constant)
         strategy = peer.variational_strategy
         strategy.variational_params_initialized.fill_(1)
         strategy._variational_distribution.variational_mean.copy_(mean)
@@ -101,7 +101,7 @@ def test_gradients_equal_gpytorch(pair):
         (ours.variational_mean, distribution.variational_mean),
         (ours.variational_root, distribution.chol_variational_covar),
         (ours.inducing_points, strategy.inducing_points),
-        (ours.constant, peer.mean_module.constant),
+        (ours.mean.constant, peer.mean_module.constant),
         *zip(ours.kernel.parameters(), peer.covar_module.parameters(), strict=True),
     ]
     for mine, theirs in pairs:

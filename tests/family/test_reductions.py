@@ -79,9 +79,7 @@ def test_dgp_with_a_deterministic_identity_layer_is_mogp() -> None:
     mogp = small_model("mogp")
     kernel = rbf(2, 2)
     kernel.outputscale = 1e-20
-    identity = IndependentGPs(
-        kernel, small_batch().x[:5], 2, mean=LinearMean(torch.eye(2, dtype=torch.float64))
-    )
+    identity = IndependentGPs(kernel, small_batch().x[:5], 2, mean=LinearMean(torch.eye(2, dtype=torch.float64)))
     with torch.no_grad():
         identity.variational_root.mul_(1e-14)
     deep = Model(mogp.inputs, DeepGPs(identity, mogp.prior), mogp.head)
@@ -93,7 +91,9 @@ def test_dgp_with_a_deterministic_identity_layer_is_mogp() -> None:
 
 
 @pytest.mark.parametrize("family", ["mogp", "gprn", "sbgprn", "n-mogp", "n-sbgprn", "dgp", "n-dgp"])
-@pytest.mark.parametrize("estimator", [Analytic(num_samples=3), MonteCarlo(num_samples=5)], ids=["analytic", "montecarlo"])
+@pytest.mark.parametrize(
+    "estimator", [Analytic(num_samples=3), MonteCarlo(num_samples=5)], ids=["analytic", "montecarlo"]
+)
 def test_lvm_with_collapsed_inputs_is_the_regression_model(family: str, estimator: Analytic | MonteCarlo) -> None:
     batch = small_batch(missing=True)
     regression = small_model(family)
@@ -106,7 +106,7 @@ def test_lvm_with_collapsed_inputs_is_the_regression_model(family: str, estimato
     class Skip(Observed):
         """Draw what Latent draws, so that both use the same numbers afterwards."""
 
-        def draw(self, batch, generator):  # noqa: ANN001, ANN202  # signature of the parent
+        def draw(self, batch, generator):  # signature of the parent
             latent.draw(batch, generator)
             return batch.x
 

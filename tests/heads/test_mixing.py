@@ -10,6 +10,7 @@ from mogul.marginals import FeatureMoments
 NUM_POINTS, NUM_FEATURES, NUM_OUTPUTS = 2, 3, 2
 NUM_DRAWS = 1_000_000
 NO_INPUTS = torch.zeros(NUM_POINTS, 1, dtype=torch.float64)
+DRAWS = torch.Generator()  # nothing is drawn
 
 
 def normal(*shape, seed=0):
@@ -58,7 +59,7 @@ def test_moments_equal_brute_force_sampling(correlated, mixing, generator):
     features, root = make_moments(correlated)
     matrices = draw_matrices(mixing, generator)
     with torch.no_grad():
-        q = mixing.moments(features, NO_INPUTS)
+        q = mixing.moments(features, NO_INPUTS, DRAWS)
     for point in range(NUM_POINTS):
         noise = torch.randn(NUM_DRAWS, NUM_FEATURES, generator=generator, dtype=torch.float64)
         h = features.mean[point] + noise @ root[point].T
@@ -70,14 +71,17 @@ def test_moments_equal_brute_force_sampling(correlated, mixing, generator):
 def test_correlation_among_features_counts(mixing):
     features, _ = make_moments(correlated=True)
     without = FeatureMoments(features.mean, features.var)
-    gap = mixing.moments(features, NO_INPUTS).var - mixing.moments(without, NO_INPUTS).var
+    gap = mixing.moments(features, NO_INPUTS, DRAWS).var - mixing.moments(without, NO_INPUTS, DRAWS).var
     assert gap.abs().min() > 1e-3
 
 
 def test_a_diagonal_covariance_equals_none(mixing):
     features, _ = make_moments(correlated=False)
     diagonal = FeatureMoments(features.mean, features.var, torch.diag_embed(features.var))
-    with_matrix, without = mixing.moments(diagonal, NO_INPUTS), mixing.moments(features, NO_INPUTS)
+    with_matrix, without = (
+        mixing.moments(diagonal, NO_INPUTS, DRAWS),
+        mixing.moments(features, NO_INPUTS, DRAWS),
+    )
     torch.testing.assert_close(with_matrix.mean, without.mean)
     torch.testing.assert_close(with_matrix.var, without.var)
 
@@ -86,12 +90,15 @@ def test_given_features_equal_brute_force_sampling(mixing, generator):
     h = normal(NUM_POINTS, NUM_FEATURES, seed=4)
     draws = torch.einsum("sph,nh->snp", draw_matrices(mixing, generator), h)
     with torch.no_grad():
-        assert_has_marginals(draws, mixing.given(h, NO_INPUTS))
+        assert_has_marginals(draws, mixing.given(h, NO_INPUTS, DRAWS))
 
 
 def test_given_features_equal_moments_without_spread(mixing):
     h = normal(5, NUM_POINTS, NUM_FEATURES, seed=4)
-    given, moments = mixing.given(h, NO_INPUTS), mixing.moments(FeatureMoments(h, torch.zeros_like(h)), NO_INPUTS)
+    given, moments = (
+        mixing.given(h, NO_INPUTS, DRAWS),
+        mixing.moments(FeatureMoments(h, torch.zeros_like(h)), NO_INPUTS, DRAWS),
+    )
     assert given.mean.shape == (5, NUM_POINTS, NUM_OUTPUTS)
     torch.testing.assert_close(given.mean, moments.mean)
     torch.testing.assert_close(given.var, moments.var)
@@ -101,7 +108,7 @@ def test_joint_samples_have_the_moments_given_the_features(mixing, generator):
     h = normal(NUM_POINTS, NUM_FEATURES, seed=4)
     with torch.no_grad():
         draws = mixing.sample_joint(h.expand(200_000, *h.shape), NO_INPUTS, generator)
-        q = mixing.given(h, NO_INPUTS)
+        q = mixing.given(h, NO_INPUTS, DRAWS)
         assert_has_marginals(draws, q)
         centered = draws - q.mean
         across = (h[0] * h[1]) @ torch.exp(2 * mixing.log_scale).T
@@ -131,7 +138,7 @@ def test_there_is_no_log_prior(mixing):
 
 
 def test_every_parameter_gets_a_finite_nonzero_gradient(mixing):
-    q = mixing.moments(make_moments(correlated=True)[0], NO_INPUTS)
+    q = mixing.moments(make_moments(correlated=True)[0], NO_INPUTS, DRAWS)
     (q.mean.sin().sum() + q.var.sum() + mixing.kl()).backward()
     for name, parameter in mixing.named_parameters():
         assert torch.isfinite(parameter.grad).all(), name

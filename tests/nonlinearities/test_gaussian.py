@@ -14,7 +14,7 @@ from scipy import stats
 from mogul.nonlinearities.gaussian import bivariate_cdf, cdf, excess, pdf, rectified_excess
 
 POINTS = [0.0, 0.3, -1.1, 2.5, -4.0]
-CORRELATIONS = [0.0, 1e-9, 0.5, -0.5, 0.9249, 0.9251, -0.95, 0.999, 0.999999, -0.999999]
+CORRELATIONS = [0.0, 0.5, -0.5, 0.9249, 0.9251, 0.999999, -0.999999]
 FUNCTIONS = [excess, rectified_excess, bivariate_cdf]
 by_function = pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 
@@ -43,7 +43,6 @@ def test_univariate_density_and_distribution_equal_scipy():
     assert_close(cdf(x), stats.norm.cdf(x.numpy()), atol=1e-15)
 
 
-@pytest.mark.xfail(strict=True, reason="torch.special.ndtr has no relative precision in its tail: reported")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_lower_tail_keeps_its_relative_precision(dtype):
     x = torch.linspace(-12, 0, 101, dtype=dtype)
@@ -158,11 +157,8 @@ def test_float32_agrees_with_float64(function):
     torch.testing.assert_close(single.double(), function(*arguments.float().double()), rtol=0, atol=1e-6)
 
 
-@pytest.mark.xfail(strict=True, reason="the backward of rectified_excess holds `plain` constant: reported")
-def test_second_derivatives_are_right_or_refused():
-    arguments = tuple(tensor([v], requires_grad=True) for v in (0.3, -0.4, 0.5))
-    try:
-        assert torch.autograd.gradgradcheck(rectified_excess, arguments)
-    except RuntimeError as error:
-        if "once_differentiable" not in str(error):
-            raise
+@pytest.mark.parametrize("function", [excess, bivariate_cdf, rectified_excess])
+@pytest.mark.parametrize("rho", [0.5, -0.95])
+def test_second_derivatives_are_right(function, rho):
+    arguments = tuple(tensor([v], requires_grad=True) for v in (0.3, -0.4, rho))
+    assert torch.autograd.gradgradcheck(function, arguments)

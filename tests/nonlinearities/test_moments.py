@@ -227,7 +227,6 @@ def test_zero_variance_gives_the_value_itself(name):
     assert torch.equal(sigma.covariance(mean, cov), cov)
 
 
-@pytest.mark.xfail(strict=True, reason="the tail of torch.special.ndtr is rough, and multiplied by b²: reported")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_relu_moments_are_never_negative(dtype):
     mean = -torch.linspace(0, 12, 1001, dtype=dtype)

@@ -58,8 +58,7 @@ def test_default_jitter_depends_on_the_precision(dtype, jitter):
 def test_jitter_grows_only_for_the_matrix_that_fails(generator):
     good = definite(1, 4, generator)[0]
     bad = indefinite(4, smallest=-1e-5)
-    with pytest.warns(MogulWarning, match="needed a jitter of 1e-04 of its diagonal .from 1e-08"):
-        factor, jitter = Cholesky().factorise(torch.stack([good, bad]))
+    factor, jitter = Cholesky().factorise(torch.stack([good, bad]))
     assert jitter == pytest.approx(1e-4)
     added = (factor @ factor.transpose(-1, -2) - torch.stack([good, bad])).diagonal(dim1=-2, dim2=-1).mean(-1)
     assert added[0].item() == pytest.approx(1e-8 * good.diagonal().mean().item(), rel=1e-4)
@@ -68,7 +67,7 @@ def test_jitter_grows_only_for_the_matrix_that_fails(generator):
 
 def test_whitening_reports_the_jitter_it_took():
     kzx = torch.ones(1, 4, 2, dtype=torch.float64)
-    with pytest.warns(MogulWarning):
+    with pytest.warns(MogulWarning, match="needed a jitter of 1e-04 of its diagonal .from 1e-08"):
         whitened = Cholesky().whiten(indefinite(4, smallest=-1e-5)[None], kzx)
     assert whitened.jitter == pytest.approx(1e-4)
 
@@ -82,8 +81,7 @@ def test_the_largest_jitter_may_be_chosen():
     matrix = indefinite(4, smallest=-0.2)[None]
     with pytest.raises(NumericalError, match=NOT_DEFINITE):
         Cholesky().factorise(matrix)
-    with pytest.warns(MogulWarning):
-        assert Cholesky(max_jitter=1.0).factorise(matrix)[1] == pytest.approx(1.0)
+    assert Cholesky(max_jitter=1.0).factorise(matrix)[1] == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("matrix", [-torch.eye(3), torch.zeros(3, 3)], ids=["negative definite", "zero"])
@@ -107,21 +105,18 @@ def test_a_matrix_that_is_not_finite_is_refused_with_another_message(place, valu
         Cholesky().factorise(identity_but_for(place, value))
 
 
-@pytest.mark.xfail(strict=True, reason="an infinite pivot factorises, to infinity: reported")
 @pytest.mark.parametrize("place", [(0, 0), (2, 2)], ids=str)
 def test_an_infinite_diagonal_is_refused(place):
     with pytest.raises(NumericalError, match=NOT_FINITE):
         Cholesky().factorise(identity_but_for(place, INFINITY))
 
 
-@pytest.mark.xfail(strict=True, reason="1e-7 rounds up in float32, and so looks grown: reported")
 def test_no_warning_where_the_jitter_has_not_grown():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Cholesky(jitter=1e-7).factorise(torch.eye(3)[None])
 
 
-@pytest.mark.xfail(strict=True, reason="ten times zero is zero: reported")
 def test_a_jitter_of_zero_does_not_loop_forever(monkeypatch):
     factorise, calls = torch.linalg.cholesky_ex, []
 

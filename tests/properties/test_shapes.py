@@ -41,7 +41,7 @@ def case(**sizes: object):
     return example(**(usual | sizes))
 
 
-@pytest.mark.parametrize("name", models.names())
+@pytest.mark.parametrize("name", ["mogp", "n-mogp"])
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(**SIZES)
 @case(num_rows=1)
@@ -81,7 +81,7 @@ def test_any_sizes_give_finite_values_of_the_right_shape(
     assert model.prior.inducing_points.shape == (min(num_rows, num_inducing), num_inputs)
     batch = Batch.of(x, y)
     for ell in (Analytic(), MonteCarlo(3)):
-        assert ell(model, x, batch, generator).shape == (num_rows,)
+        assert ell.signal(model, x, generator).var.shape == batch.y.shape
         model.zero_grad()
         total = Elbo(ell, num_data=10)(model, batch, generator).total()
         assert total.shape == ()
@@ -104,11 +104,7 @@ def test_any_sizes_give_finite_values_of_the_right_shape(
     assert np.isfinite([scores.ll, scores.ll_pooled, scores.mrmse, scores.crps]).all()
 
 
-@pytest.mark.xfail(
-    reason="defect: with as many rows as GPs, GPyTorch takes a diagonal too many of the prior variance",
-    raises=AssertionError,
-)
-@pytest.mark.parametrize("name", models.names())
+@pytest.mark.parametrize("name", ["mogp", "n-mogp"])
 @settings(max_examples=20, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
 @given(
     num_rows=st.integers(1, 6),

@@ -28,8 +28,9 @@ class Dataset:
     """
 
     def __init__(self, x: Any | None, y: Any, *, check_outputs: bool = True) -> None:
+        inputs = None if x is None else as_matrix(x, "X")
         self.y, self.output_names = as_matrix(y, "Y")
-        self.x, self.input_names = (np.empty((len(self.y), 0)), []) if x is None else as_matrix(x, "X")
+        self.x, self.input_names = inputs or (np.empty((len(self.y), 0)), [])
         if len(self.x) != len(self.y):
             raise ShapeError(
                 f"X and Y must have the same number of rows; got {len(self.x)} and {len(self.y)}. "

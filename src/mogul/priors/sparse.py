@@ -126,10 +126,11 @@ class IndependentGPs(nn.Module):
     ) -> Float[Tensor, "S N L"]:
         """Draws of whole functions at x, correlated over points; inputs that are themselves draws give one each."""
         mean, cov = self.joint(x)
-        root, _ = Cholesky(max_jitter=1.0).factorise(cov, name="The covariance of the function values")
+        # On a fine grid the covariance is singular to rounding: float64 keeps the jitter, white noise here, out of sight.
+        root, _ = Cholesky(max_jitter=1.0).factorise(cov.double(), name="The covariance of the function values")
         noise = standard_normal((num_samples, *mean.shape[-2:]), generator, like=mean)
         pattern = "lnm,slm->sln" if x.dim() == 2 else "slnm,slm->sln"
-        return (mean + torch.einsum(pattern, root, noise)).transpose(-1, -2)
+        return (mean + torch.einsum(pattern, root.to(noise), noise)).transpose(-1, -2)
 
     def kl(self) -> Float[Tensor, ""]:
         """½ (‖m‖² + ‖S‖² − M) − Σ log |Sᵢᵢ|, summed over GPs."""

@@ -11,7 +11,7 @@ from mogul.data import Batch
 from mogul.errors import ConfigError, require_positive
 from mogul.inputs import Latent
 from mogul.model import Model
-from mogul.objective import Analytic, Expectation
+from mogul.objective import Analytic, Expectation, row_log_likelihood
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,7 @@ def row_bounds(
     """ELL − KL of each row: its share of the ELBO."""
     x = latent.draw(batch, generator)
     signal = expectation.signal(model, x, generator)
-    ell = model.head.noise.expected_log_density(batch.y, batch.observed, signal)
-    return ell.reshape(-1, len(batch)).mean(0) - latent.kl(batch)
+    return row_log_likelihood(model, batch, signal) - latent.kl(batch)
 
 
 @torch.no_grad()
