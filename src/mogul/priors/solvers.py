@@ -96,8 +96,9 @@ def _require_finite(matrix: Tensor, name: str) -> None:
 class CIQ:
     """K_zz^{-1/2} K_zx by contour-integral quadrature: matrix products only, the paper's section 4.4.
 
-    No factorisation is made; the cost is O(M²) per iteration of a Krylov method, and the result is as accurate as the
-    quadrature. It is never chosen behind one's back: whoever wants it passes it.
+    No factorisation is made; the cost is O(M²) per iteration of a Krylov method. It is never chosen behind one's back:
+    whoever wants it passes it. Its error in the explained variance is about 1e-6 for inputs of many dimensions, and
+    1e-6, 2e-4 or 1e-3 at jitters of 1e-2, 1e-3 or 1e-4 for M = 400 points crowded into three.
 
     Args:
         jitter: relative to the mean of the diagonal; Krylov methods need a better-conditioned matrix than Cholesky.
@@ -106,7 +107,7 @@ class CIQ:
         max_iterations: of the Krylov method.
     """
 
-    jitter: float = 1e-4
+    jitter: float = 1e-3
     num_nodes: int = 15
     tolerance: float = 1e-6
     max_iterations: int = 400

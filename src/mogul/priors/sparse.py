@@ -126,7 +126,7 @@ class IndependentGPs(nn.Module):
     ) -> Float[Tensor, "S N L"]:
         """Draws of whole functions at x, correlated over points; inputs that are themselves draws give one each."""
         mean, cov = self.joint(x)
-        # On a fine grid the covariance is singular to rounding: float64 keeps the jitter, white noise here, out of sight.
+        # On a fine grid the covariance is singular to rounding: in float64 the jitter stays out of sight.
         root, _ = Cholesky(max_jitter=1.0).factorise(cov.double(), name="The covariance of the function values")
         noise = standard_normal((num_samples, *mean.shape[-2:]), generator, like=mean)
         pattern = "lnm,slm->sln" if x.dim() == 2 else "slnm,slm->sln"

@@ -1,0 +1,24 @@
+"""The README's example runs as printed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_example_runs_and_beats_the_noise_of_guessing(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert len(code.strip().splitlines()) <= 15
+    names: dict[str, object] = {}
+    exec(code, names)
+    assert "Scores(" in capsys.readouterr().out
+    scores = names["fitted"].evaluate(names["test"])  # type: ignore[attr-defined]
+    assert scores.mrmse < 0.15
+    assert scores.coverage[0.95] > 0.8
+
+
+def test_the_picture_is_there() -> None:
+    (picture,) = re.findall(r"!\[.*?\]\((.*?)\)", README)
+    assert (Path(__file__).parents[2] / picture).is_file()

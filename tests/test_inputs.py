@@ -1,0 +1,144 @@
+"""Latent inputs: their start, their draws, and their inference for new rows."""
+
+import numpy as np
+import pytest
+import torch
+
+from mogul import Dataset, TrainingConfig, fit, models
+from mogul.data import Batch
+from mogul.errors import ConfigError
+from mogul.inputs import Latent, principal_scores
+from mogul.objective import Analytic
+from mogul.training import FittedLatent, NoiseUpdate
+from mogul.training.inference import (
+    InferenceConfig,
+    importance_weighted_bound,
+    infer_inputs,
+    nearest_rows,
+    row_bounds,
+)
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_principal_scores_are_scikit_learns_whitened_components():
+    from sklearn.decomposition import PCA
+
+    y = normal(40, 5) @ normal(5, 5, seed=1)
+    theirs = PCA(3, whiten=True).fit_transform(y.numpy()) * np.sqrt(40 / 39)
+    np.testing.assert_allclose(np.abs(principal_scores(y, 3).numpy()), np.abs(theirs), rtol=1e-8)
+
+
+def test_beyond_the_rank_scores_are_zero():
+    y = normal(20, 1) @ torch.ones(1, 3, dtype=torch.float64)
+    scores = principal_scores(y, 4)
+    assert scores.shape == (20, 4)
+    assert scores[:, 0].std() > 0.5
+    assert not scores[:, 1:].any()
+
+
+def test_draws_have_the_moments_of_q_and_rows_are_found_by_index():
+    latent = Latent(normal(6, 2), scale=0.3)
+    batch = Batch.of(torch.zeros(6, 0, dtype=torch.float64), normal(6, 3)).rows(torch.tensor([4, 1]))
+    generator = torch.Generator().manual_seed(1)
+    draws = torch.stack([latent.draw(batch, generator) for _ in range(20_000)])
+    torch.testing.assert_close(draws.mean(0), latent.mean[[4, 1]].detach(), rtol=0, atol=0.015)
+    torch.testing.assert_close(draws.std(0), torch.full((2, 2), 0.3, dtype=torch.float64), rtol=0.05, atol=0)
+
+
+def test_kl_is_torchs():
+    latent = Latent(normal(5, 2), scale=0.4)
+    batch = Batch.of(torch.zeros(5, 0, dtype=torch.float64), normal(5, 3))
+    q = torch.distributions.Normal(latent.mean, latent.log_scale.exp())
+    p = torch.distributions.Normal(torch.zeros(5, 2).double(), torch.ones(5, 2).double())
+    torch.testing.assert_close(latent.kl(batch), torch.distributions.kl_divergence(q, p).sum(-1))
+
+
+def test_nearest_rows_use_what_both_rows_observe():
+    nan = float("nan")
+    known = Batch.of(torch.zeros(3, 0), torch.tensor([[0.0, 9.0], [5.0, nan], [nan, 1.0]]))
+    new = Batch.of(torch.zeros(3, 0), torch.tensor([[0.1, nan], [nan, 1.2], [4.0, 8.0]]))
+    assert nearest_rows(known, new).tolist() == [0, 2, 1]
+
+
+def test_nearest_rows_equal_brute_force():
+    known, new = (Batch.of(torch.zeros(n, 0).double(), normal(n, 4, seed=n)) for n in (50, 13))
+    known.y[::5, 1], known.observed[::5, 1] = 0.0, False
+    new.y[::3, 2], new.observed[::3, 2] = 0.0, False
+    both = new.observed[:, None] & known.observed[None]
+    distance = ((new.y[:, None] - known.y[None]).square() * both).sum(-1) / both.sum(-1)
+    assert torch.equal(nearest_rows(known, new, rows_at_once=4), distance.argmin(1))
+
+
+@pytest.fixture(scope="module")
+def circle() -> tuple[FittedLatent, np.ndarray]:
+    """Five outputs of one angle, and a model that found a plane for them."""
+    angle = np.random.default_rng(0).uniform(0, 2 * np.pi, 120)
+    waves = [np.cos(angle), np.sin(angle), np.cos(2 * angle), np.sin(angle) * 2, np.cos(angle) - np.sin(angle)]
+    y = np.stack(waves, axis=1) + 0.02 * np.random.default_rng(1).standard_normal((120, 5))
+    config = TrainingConfig(epochs=150, batch_size=100, num_starts=1, updates=(NoiseUpdate(),))
+    fitted = fit(Dataset(None, y[:100]), "mogp-lvm", config, num_inputs=2, num_inducing=20)
+    assert isinstance(fitted, FittedLatent)
+    return fitted, y[100:]
+
+
+def test_missing_outputs_are_imputed_from_those_observed(circle: tuple[FittedLatent, np.ndarray]):
+    fitted, y = circle
+    holes = y.copy()
+    holes[:, 2] = np.nan
+    reconstructed = fitted.reconstruct(holes)
+    error = np.sqrt(np.mean((reconstructed.mean[:, 2] - y[:, 2]) ** 2))
+    assert error < 0.3 * y[:, 2].std()
+    z = (reconstructed.mean[:, 2] - y[:, 2]) / reconstructed.std[:, 2]
+    assert np.abs(z).mean() < 2.0
+
+
+def test_inference_changes_nothing_but_the_new_rows(circle: tuple[FittedLatent, np.ndarray]):
+    fitted, y = circle
+    before = {name: value.clone() for name, value in fitted.model.state_dict().items()}
+    fitted.infer(y[:3])
+    assert all(torch.equal(before[name], value) for name, value in fitted.model.state_dict().items())
+    assert all(parameter.requires_grad for parameter in fitted.model.parameters())
+
+
+def test_inference_raises_the_bound_and_importance_weights_tighten_it(circle: tuple[FittedLatent, np.ndarray]):
+    fitted, y = circle
+    new = fitted.scaling.batch(Dataset(None, y), torch.float64)
+    start = Latent(fitted.model.inputs.mean.detach()[nearest_rows(fitted.training, new)])
+    fitted_latent = fitted.infer(y)
+
+    def bound(latent: Latent) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            draws = [row_bounds(fitted.model, latent, new, Analytic(), generator) for _ in range(200)]
+        return torch.stack(draws).mean()
+
+    assert bound(fitted_latent) > bound(start)
+    generator = torch.Generator().manual_seed(0)
+    weighted = importance_weighted_bound(fitted.model, fitted_latent, new, 2000, generator).mean()
+    assert weighted > bound(fitted_latent)
+    np.testing.assert_allclose(fitted.log_evidence_bound(y, 2000).mean(), weighted, rtol=0.1, atol=0.3)
+
+
+def test_positions_in_latent_space_can_be_predicted_from(circle: tuple[FittedLatent, np.ndarray]):
+    fitted, _ = circle
+    prediction = fitted.predict(fitted.latent_means[:7])
+    assert prediction.mean.shape == (7, 5)
+    scores = fitted.evaluate(Dataset(None, circle[1]), num_samples=50)
+    assert np.isfinite(scores.ll)
+    assert scores.mrmse < 0.3
+
+
+def test_a_model_with_observed_inputs_has_nothing_to_infer():
+    x = normal(8, 2)
+    batch = Batch.of(x, normal(8, 2, seed=1))
+    model = models.build("mogp", x, 2, torch.Generator())
+    with pytest.raises(ConfigError, match="must have latent inputs"):
+        infer_inputs(model, batch, batch, InferenceConfig(steps=1), torch.Generator())
+
+
+def test_a_regression_model_needs_inputs():
+    with pytest.raises(ConfigError, match="mogp needs inputs"):
+        fit(Dataset(None, np.random.default_rng(0).normal(size=(5, 2))), "mogp")
