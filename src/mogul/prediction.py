@@ -51,6 +51,12 @@ class Prediction:
             self.mean[index], self.var[index], self.component_mean[:, index], self.component_var[:, index]
         )
 
+    def outputs(self, index: slice | Int[IntArray, "B"]) -> "Prediction":
+        """The prediction of some of the outputs."""
+        return Prediction(
+            self.mean[:, index], self.var[:, index], self.component_mean[..., index], self.component_var[..., index]
+        )
+
     def component_log_density(self, y: Float[Array, "N P"]) -> Float[Array, "S N"]:
         """log p(y | draw) per draw and point, over the observed outputs."""
         self.require_shape(y)

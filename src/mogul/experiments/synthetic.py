@@ -74,6 +74,6 @@ def _slice(simulator: RadialCosine, fitted: Fitted, direction: Float[Array, "1 D
     """Beyond radius 1 there are no data: the prediction extrapolates."""
     radius = np.linspace(0.0, 1.5, 151)
     x = radius[:, None] * direction
-    prediction: Prediction = fitted.predict(x, num_samples=1000)
-    low, high = prediction.quantiles([0.1, 0.9])[..., output]
-    return Slice(radius, simulator.truth(x)[:, output], prediction.mean[:, output], low, high)
+    prediction: Prediction = fitted.predict(x, num_samples=1000).outputs(slice(output, output + 1))
+    low, high = prediction.quantiles([0.1, 0.9])[..., 0]
+    return Slice(radius, simulator.truth(x)[:, output], prediction.mean[:, 0], low, high)
