@@ -7,13 +7,13 @@ import torch
 from benchmarks.timing import interleaved
 from mogul.data import Batch
 from mogul.models import build
-from mogul.objective import Analytic, Elbo, ExpectedLogLikelihood, MonteCarlo
+from mogul.objective import Analytic, Elbo, Expectation, MonteCarlo
 
 # Kuka: 21 → 14, L = 7, M = 400, batches of 500.
 NUM_INPUTS, NUM_OUTPUTS, NUM_INDUCING, BATCH, NUM_DATA = 21, 14, 400, 500, 15_068
 
 
-def training_step(name: str, ell: ExpectedLogLikelihood, dtype: torch.dtype) -> Callable[[], None]:
+def training_step(name: str, ell: Expectation, dtype: torch.dtype) -> Callable[[], None]:
     """One step of Adam on a fixed batch."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(BATCH, NUM_INPUTS, generator=generator, dtype=dtype)

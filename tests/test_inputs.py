@@ -6,7 +6,7 @@ import torch
 
 from mogul import Dataset, TrainingConfig, fit, models
 from mogul.data import Batch
-from mogul.errors import ConfigError
+from mogul.errors import ConfigError, ShapeError
 from mogul.inputs import Latent, principal_scores
 from mogul.objective import Analytic
 from mogul.training import FittedLatent, NoiseUpdate
@@ -142,3 +142,28 @@ def test_a_model_with_observed_inputs_has_nothing_to_infer():
 def test_a_regression_model_needs_inputs():
     with pytest.raises(ConfigError, match="mogp needs inputs"):
         fit(Dataset(None, np.random.default_rng(0).normal(size=(5, 2))), "mogp")
+
+
+@pytest.mark.parametrize("name", ["mogp-lvm", "n-sbgprn-lvm", "gprn-lvm"])
+def test_the_mixture_of_a_reconstruction_has_the_moments_of_the_model(name: str):
+    # As many latent inputs as GPs: were their noises shared, the mixture would be too wide or too narrow.
+    y = normal(30, 3).numpy()
+    config = TrainingConfig(epochs=3, num_starts=1)
+    fitted = fit(Dataset(None, y), name, config, num_inputs=2, num_latents=2, num_inducing=8, num_mixing_inducing=6)
+    assert isinstance(fitted, FittedLatent)
+    prediction = fitted.reconstruct(y[:4], num_samples=20_000)
+    latent = fitted.infer(y[:4])
+    draws = latent.marginals().sample(20_000, torch.Generator().manual_seed(99)).detach()
+    with torch.no_grad():
+        exact = fitted.model.moments(draws, 1, torch.Generator())
+    var = (exact.var + fitted.model.head.noise.var).numpy() * fitted.scaling.outputs.scale**2
+    np.testing.assert_allclose(prediction.var, var, rtol=0.05)
+    mixture = prediction.component_var.mean(0) + prediction.component_mean.var(0)
+    np.testing.assert_allclose(mixture, var, rtol=0.05)
+
+
+def test_new_rows_must_have_the_outputs_of_training(circle: tuple[FittedLatent, np.ndarray]):
+    fitted, y = circle
+    for method in (fitted.infer, fitted.reconstruct, fitted.log_evidence_bound):
+        with pytest.raises(ShapeError, match="Y must have 5 columns, as in training; got 1"):
+            method(y[:, :1])

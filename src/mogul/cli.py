@@ -75,7 +75,7 @@ def reproduce(
     _require_file(json_file)
     from mogul.reproduce import run_regression
 
-    run_regression(dataset, names.split(","), epochs, seed, data_dir, json_file)
+    run_regression(dataset, [name.strip() for name in names.split(",")], epochs, seed, data_dir, json_file)
 
 
 def _require_folder(folder: Path) -> None:

@@ -37,7 +37,7 @@ def score(parts: Iterable[tuple[Prediction, Float[Array, "_ P"]]]) -> Scores:
             continue
         prediction, y = prediction.rows(seen), y[seen]
         each = prediction.component_log_density(y)
-        nested.append(_log_mean_in_groups(each, math.gcd(NUM_OUTER, len(each))))
+        nested.append(_log_mean_in_groups(each, _num_groups(len(each))))
         pooled.append(_log_mean_in_groups(each, 1))
         squares.append(np.square(y - prediction.mean))
         crps_values.append(crps(prediction, y))
@@ -111,6 +111,11 @@ def coverage(pit: Float[Array, "N P"], level: float) -> float:
     """
     known = pit[~np.isnan(pit)]
     return float(np.mean(np.abs(known - 0.5) <= 0.5 * level))
+
+
+def _num_groups(num_draws: int) -> int:
+    """Groups of the paper's inner size, where the draws divide into them; else one group of all."""
+    return num_draws // NUM_INNER if num_draws % NUM_INNER == 0 else 1
 
 
 def _log_mean_in_groups(each: Float[Array, "S N"], num_groups: int) -> Float[Array, "N"]:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from mogul.heads import Head
 from mogul.inputs import Inputs
 from mogul.marginals import Marginals
-from mogul.priors import Prior
+from mogul.priors import IndependentGPs, Prior
 
 
 class Model(nn.Module):
@@ -42,6 +42,19 @@ class Model(nn.Module):
         f = self.prior.sample_joint(x, num_samples, generator)
         h = self.head.features.sample(f, generator, joint=True)
         return self.head.mixing.sample_joint(h, x, generator)
+
+    def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
+        """How many numbers a prediction with so many draws holds for each row while it is made."""
+        features, mixing = self.head.features, self.head.mixing
+        at_work = self.prior.numbers_per_row(num_samples, drawn_inputs=drawn_inputs)
+        return at_work + num_samples * (features.num_features + mixing.numbers_per_point)
+
+    @property
+    def jitter(self) -> float:
+        """The largest jitter that any of its GPs last needed, relative to the diagonal."""
+        return max(
+            (float(module.jitter) for module in self.modules() if isinstance(module, IndependentGPs)), default=0.0
+        )
 
     def kl(self) -> Float[Tensor, ""]:
         """KL of all global latent variables: q(u), q(b), q(M)."""

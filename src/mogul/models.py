@@ -6,6 +6,7 @@ A name is one of seven families, with `dk-` before it for deep kernels and `-lvm
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 
 import torch
 from gpytorch.kernels import Kernel
@@ -67,7 +68,7 @@ class Plan:
         """Two layers; each GP of the second has inducing points of its own, which start at random."""
         shape = (self.num_top_latents, self.num_top_inducing, self.num_latents)
         points = torch.randn(shape, generator=self.generator).to(self.x)
-        kernel = rbf(self.num_latents, self.num_top_latents)
+        kernel = rbf(self.num_latents, self.num_top_latents, ard=not self.latent)
         top = IndependentGPs(kernel, points, self.num_top_latents, mean=mean, solver=self.solver)
         return DeepGPs(self.gps(self.inner_mean or mean), randomise(top, self.generator, spread=0.1, scale=0.1))
 
@@ -146,11 +147,27 @@ class Recipe:
     compose: Callable[[Plan], Model]
     equation: str
     nonlinearity: str = "leaky"
+    latent_nonlinearity: str = "leaky"
     hidden_per_output: int = 2
     latent_hidden: int = 14
     num_inducing: int = 400
     num_samples: int | None = 250  # draws per expectation in the paper's training; None: closed-form
     deep: bool = False
+
+    @property
+    def inner_samples(self) -> int:
+        """Draws of a deep prior's inner layer per expectation, of which the paper takes five."""
+        return 5 if self.deep else 1
+
+    @property
+    def batch_size(self) -> int:
+        """The paper's for most data sets; doubled for deep models."""
+        return 1000 if self.deep else 500
+
+    @property
+    def anneal_epochs(self) -> int:
+        """The paper anneals the KL of some deep models."""
+        return 20 if self.deep else 0
 
     @property
     def description(self) -> str:
@@ -164,7 +181,7 @@ FAMILIES: dict[str, Recipe] = {
     "dgp": Recipe(dgp, "dgp", num_samples=5, deep=True),
     "sbgprn": Recipe(sbgprn, "sbgprn"),
     "n-mogp": Recipe(n_mogp, "nmogp", nonlinearity="sherf"),
-    "n-sbgprn": Recipe(n_sbgprn, "nsbgprn", hidden_per_output=1, latent_hidden=7),
+    "n-sbgprn": Recipe(n_sbgprn, "nsbgprn", latent_nonlinearity="relu", hidden_per_output=1, latent_hidden=7),
     "n-dgp": Recipe(n_dgp, "ndgp", nonlinearity="erf", num_samples=5, deep=True),
 }
 # Section 5.4: latent dimension, GPs and inducing points of every model with latent inputs.
@@ -241,7 +258,8 @@ def build(
     parsed = Name.parse(name)
     require_positive(num_outputs=num_outputs)
     recipe = parsed.recipe
-    chosen = recipe.nonlinearity if nonlinearity is None else nonlinearity
+    papers = recipe.latent_nonlinearity if parsed.latent else recipe.nonlinearity
+    chosen = papers if nonlinearity is None else nonlinearity
     hidden = recipe.latent_hidden if parsed.latent else recipe.hidden_per_output * num_outputs
     inducing = LATENT_INDUCING if parsed.latent else recipe.num_inducing
     sizes = {
@@ -266,6 +284,11 @@ def build(
         generator=generator,
     )
     return recipe.compose(plan).to(x.dtype)
+
+
+OPTIONS = tuple(
+    name for name, parameter in signature(build).parameters.items() if parameter.kind is parameter.KEYWORD_ONLY
+)
 
 
 def _default(value: int | None, otherwise: int) -> int:

@@ -1,6 +1,7 @@
 """What a model says about new points: moments, and the mixture they come from."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,9 @@ from mogul.arrays import Array, IntArray
 from mogul.data import Standardiser
 from mogul.errors import ConfigError, ShapeError, require_positive
 from mogul.model import Model
+
+# How many numbers a part of a prediction may hold at work: some 160 MB in float64, a few times over.
+_NUMBERS_AT_ONCE = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,9 @@ class Prediction:
         result: Float[Array, "N P"] = ndtr((y - self.component_mean) / np.sqrt(self.component_var)).mean(0)
         return result
 
-    def quantiles(self, levels: list[float]) -> Float[Array, "Q N P"]:
+    def quantiles(self, levels: Sequence[float] | Float[Array, "Q"]) -> Float[Array, "Q N P"]:
         """Quantiles of the mixture, per output: not those of a Normal with its mean and variance."""
-        if not levels:
+        if not len(levels):
             raise ConfigError(f"At least one level must be given; got {levels}. The median is 0.5.")
         for level in levels:
             if not 0 < level < 1:
@@ -128,11 +132,22 @@ def predict(model: Model, x: Float[torch.Tensor, "*S N D"], num_samples: int, ge
         generator: draws them.
     """
     require_positive(num_samples=num_samples)
+    per_row = model.numbers_per_row(num_samples, drawn_inputs=x.dim() > 2)
+    rows = x.split(max(1, _NUMBERS_AT_ONCE // per_row), dim=-2)  # type: ignore[no-untyped-call]  # torch's own
+    parts = [_predict_rows(model, some, num_samples, generator) for some in rows]
+    return Prediction(*(np.concatenate(each, axis=-2) for each in zip(*parts, strict=True)))
+
+
+def _predict_rows(
+    model: Model, x: Float[torch.Tensor, "*S N D"], num_samples: int, generator: torch.Generator
+) -> tuple[Array, Array, Array, Array]:
     noise = model.head.noise.var
-    moments = model.moments(x, num_samples, generator)
-    components = model.components(x, num_samples, generator)
+    q = model.prior(x, num_samples, generator)
+    components = model.head.given_f(q.sample(num_samples, generator), x, generator)
+    # Where q itself carries draws there is no closed form, and the components are as good as another pass.
+    moments = model.head.moments(q, x, generator) if q.mean.dim() == 2 else components.pooled()
     parts = moments.mean, moments.var + noise, components.mean, components.var + noise
-    return Prediction(*(_numpy(part) for part in parts))
+    return _numpy(parts[0]), _numpy(parts[1]), _numpy(parts[2]), _numpy(parts[3])
 
 
 def _numpy(values: torch.Tensor) -> Array:

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from mogul.data.robots import data_folder, load
-from mogul.errors import require_positive
+from mogul.errors import require_natural, require_positive
 from mogul.experiments import regression
 from mogul.models import Name
 from mogul.report.files import write_json
@@ -21,6 +21,7 @@ def run_regression(
     for model in models:
         Name.parse(model)
     require_positive(epochs=epochs)
+    require_natural(seed=seed)
     robot = load(dataset, data_folder(folder))
     console = Console()
     rows = []

@@ -48,7 +48,7 @@ def test_the_papers_figures_stand_beside_the_same_labels() -> None:
 def test_tables_hold_what_they_are_given() -> None:
     rows = [regression.Row("MOGP", 16.5, 0.17, 0.05, 12.0)]
     table = regression_table("kuka", rows, epochs=30, seed=0)
-    cells = [list(column.cells)[0] for column in table.columns]
+    cells = [next(iter(column.cells)) for column in table.columns]
     assert cells == ["MOGP", "16.50", "0.170", "0.0500", "12", "15.64", "0.174"]
     assert models_table().row_count == 7
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from mogul.data import Dataset
-from mogul.errors import NumericalError
+from mogul.errors import ConfigError, MogulWarning, NumericalError, UnknownNameError
 from mogul.heads import Neural
 from mogul.objective import Analytic, Elbo, MonteCarlo
-from mogul.training import Fitted, TrainingConfig, fit
+from mogul.training import Fitted, Run, TrainingConfig, fit
 
 NAN = float("nan")
 QUICK: dict[str, Any] = {"epochs": 4, "batch_size": 7, "num_starts": 2, "start_epochs": 2}
@@ -245,3 +245,31 @@ def test_nothing_is_printed_when_nobody_watches(capfd: pytest.CaptureFixture[str
         monkeypatch.delenv(variable, raising=False)
     quick(waves())
     assert capfd.readouterr() == ("", "")
+
+
+class TestStarts:
+    """Several starts, so that one may fail."""
+
+    def test_a_start_that_breaks_down_is_given_up_with_a_warning(self, monkeypatch: pytest.MonkeyPatch):
+        train = Run.train
+
+        def fragile(run, until, on_epoch):
+            if run.start == 0:
+                raise NumericalError("It broke.")
+            train(run, until, on_epoch)
+
+        monkeypatch.setattr(Run, "train", fragile)
+        with pytest.warns(MogulWarning, match=r"Start 1 was given up. It broke."):
+            assert quick(waves(), num_starts=2).history.chosen_start == 1
+        with pytest.warns(MogulWarning), pytest.raises(NumericalError, match="all 1 of mogp failed"):
+            quick(waves(), num_starts=1)
+
+    def test_an_unknown_option_is_refused_before_any_work(self):
+        with pytest.raises(UnknownNameError, match="Did you mean 'num_inducing'"):
+            fit(waves(), "mogp", num_induc=5)
+
+    def test_a_preset_takes_a_seed_and_excludes_a_config(self):
+        with pytest.raises(ConfigError, match="config or preset, not both"):
+            fit(waves(), "mogp", TrainingConfig(), preset="paper")
+        with pytest.raises(UnknownNameError, match="preset must be one of"):
+            fit(waves(), "mogp", preset="papers", seed=3)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from mogul.data import Dataset, Scaling, Standardiser
+from mogul.errors import DataError
 from mogul.metrics import Scores, score
 from mogul.prediction import predict
 from mogul.training import Fitted, TrainingConfig, fit
@@ -186,3 +187,33 @@ class TestEvaluate:
         )
         before, after = (each.evaluate(test_data, standardised=True, num_samples=25) for each in (fitted, shifted))
         assert before.mrmse != pytest.approx(after.mrmse)
+
+
+def test_evaluation_finds_columns_by_name_as_prediction_does():
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(rng.normal(size=(30, 2)), columns=["time", "load"])
+    outputs = pd.DataFrame({"a": np.sin(frame.time), "b": 3 * frame.load})
+    config = TrainingConfig(epochs=3, num_starts=1)
+    fitted = fit(Dataset(frame, outputs), "mogp", config, num_inducing=6)
+    straight = fitted.evaluate(Dataset(frame, outputs), num_samples=50)
+    swapped = fitted.evaluate(Dataset(frame[["load", "time"]], outputs[["b", "a"]]), num_samples=50)
+    assert swapped == straight
+    with pytest.raises(DataError, match="'time' is not among"):
+        fitted.evaluate(Dataset(frame.rename(columns={"time": "clock"}), outputs), num_samples=50)
+
+
+def test_whole_numbers_may_name_columns():
+    x = pd.DataFrame(np.random.default_rng(0).normal(size=(10, 2)))
+    fitted = fit(Dataset(x, x), "mogp", TrainingConfig(epochs=1, num_starts=1), num_inducing=4)
+    np.testing.assert_array_equal(fitted.predict(x[[1, 0]]).mean, fitted.predict(x).mean)
+
+
+def test_rows_in_parts_are_the_rows_at_once(monkeypatch: pytest.MonkeyPatch):
+    x = np.random.default_rng(0).normal(size=(10, 2))
+    fitted = fit(Dataset(x, x), "dgp", TrainingConfig(epochs=1, num_starts=1), num_inducing=4, num_top_inducing=3)
+    whole = fitted.predict(x, num_samples=4000)
+    monkeypatch.setattr("mogul.prediction._NUMBERS_AT_ONCE", 1)
+    parts = fitted.predict(x, num_samples=4000)
+    assert parts.component_mean.shape == whole.component_mean.shape == (4000, 10, 2)
+    np.testing.assert_allclose(parts.mean, whole.mean, atol=0.1)
+    np.testing.assert_allclose(parts.std, whole.std, rtol=0.1)

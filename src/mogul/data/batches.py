@@ -1,5 +1,6 @@
 """Rows as tensors, whole or in minibatches."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -31,7 +32,10 @@ class Batch:
         return Batch(self.x[index], self.y[index], self.observed[index], self.index[index])
 
     def minibatches(self, size: int, generator: torch.Generator) -> Iterator["Batch"]:
-        """One pass over the rows in random order; the last batch may be smaller."""
+        """One pass over the rows in random order, in batches of at most `size` rows that differ by one at most.
+
+        A small last batch would weigh each of its rows like many of the others.
+        """
         order = torch.randperm(len(self), generator=generator, device=generator.device)
-        for first in range(0, len(order), size):
-            yield self.rows(order[first : first + size])
+        for index in order.tensor_split(math.ceil(len(order) / size)):
+            yield self.rows(index)

@@ -34,6 +34,30 @@ def as_matrix(values: Any, name: str) -> tuple[Array, list[str]]:
     return _as_float(raw, name, names), names
 
 
+def in_order(values: Any, names: list[str], kind: str) -> Any:
+    """A frame's columns found by name, wherever they stand; anything without names, or trained without, as it is."""
+    columns = getattr(values, "columns", None)
+    if columns is None or names == numbered_names(kind, len(names)):
+        return values
+    places = {str(column): place for place, column in enumerate(columns)}
+    missing = [name for name in names if name not in places]
+    if missing:
+        raise DataError(
+            f"{kind} must have the columns of training; {missing[0]!r} is not among {', '.join(places)}. "
+            "Name the columns as in training, or pass an array in their order."
+        )
+    return values.iloc[:, [places[name] for name in names]]
+
+
+def require_columns(matrix: Array, names: list[str], kind: str) -> None:
+    """As many columns as in training."""
+    if matrix.shape[1] != len(names):
+        raise ShapeError(
+            f"{kind} must have {len(names)} columns, as in training; got {matrix.shape[1]}. "
+            f"The columns are {', '.join(names)}."
+        )
+
+
 def require_finite_inputs(x: Array, names: list[str]) -> None:
     """Inputs must be finite: there is no value to put in place of a missing one."""
     bad = np.argwhere(~np.isfinite(x))

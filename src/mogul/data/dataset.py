@@ -4,12 +4,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float
 
 from mogul.arrays import Array, IntArray
 from mogul.data.batches import Batch
-from mogul.data.checks import as_matrix, require_finite_inputs, require_no_infinity, require_some_of_each
+from mogul.data.checks import (
+    as_matrix,
+    in_order,
+    numbered_names,
+    require_finite_inputs,
+    require_no_infinity,
+    require_some_of_each,
+)
 from mogul.errors import ConfigError, ShapeError
 
 
@@ -61,6 +69,16 @@ class Dataset:
         """How many output values are missing."""
         return int(np.isnan(self.y).sum())
 
+    def in_order(self, input_names: list[str], output_names: list[str]) -> "Dataset":
+        """The same rows with columns in the order of these names, where this data set has names of its own."""
+        return Dataset(
+            in_order(_named(self.x, self.input_names, "X"), input_names, "X")
+            if input_names and self.num_inputs
+            else None,
+            in_order(_named(self.y, self.output_names, "Y"), output_names, "Y"),
+            check_outputs=False,
+        )
+
     def split(self, test_share: float, seed: int) -> tuple["Dataset", "Dataset"]:
         """Random rows for training and for testing."""
         num_test = round(test_share * self.num_rows)
@@ -77,6 +95,11 @@ class Dataset:
         part = Dataset(self.x[index] if self.num_inputs else None, self.y[index], check_outputs=False)
         part.input_names, part.output_names = self.input_names, self.output_names
         return part
+
+
+def _named(values: Array, names: list[str], kind: str) -> "pd.DataFrame | Array":
+    """A frame, unless the names are only numbers."""
+    return values if names == numbered_names(kind, len(names)) else pd.DataFrame(values, columns=names)
 
 
 @dataclass(frozen=True)

@@ -71,15 +71,15 @@ def entries(models: Sequence[str], num_outputs: int) -> list[Entry]:
 
 def config(model: str, epochs: int, seed: int) -> TrainingConfig:
     """Closed-form expectations and noise, stepwise rates; the paper's batch sizes and annealing."""
-    deep = Name.parse(model).recipe.deep
+    recipe = Name.parse(model).recipe
     return TrainingConfig(
         epochs=epochs,
-        batch_size=1000 if deep else 500,
+        batch_size=recipe.batch_size,
         learning_rate=0.02,
         milestones=(0.5, 0.75, 0.9),
-        anneal_epochs=min(20, epochs // 3) if deep else 0,
+        anneal_epochs=min(recipe.anneal_epochs, epochs // 3),
         num_starts=1,
-        expectation=Analytic(num_samples=5 if deep else 1),
+        expectation=Analytic(num_samples=recipe.inner_samples),
         updates=(NoiseUpdate(),),
         precision="float32",
         seed=seed,

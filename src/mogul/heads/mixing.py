@@ -16,6 +16,7 @@ class Mixing(Protocol):
 
     num_outputs: int
     num_features: int
+    numbers_per_point: int  # held for each point and draw at work
 
     def given(self, h: Float[Tensor, "*S N H"], x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
         """Moments of M h for given features: M is integrated out, never drawn. The generator is for dropout."""
@@ -54,6 +55,7 @@ class BayesianMixing(nn.Module):
         require_positive(num_outputs=num_outputs, num_features=num_features)
         self.num_outputs = num_outputs
         self.num_features = num_features
+        self.numbers_per_point = num_outputs
         self.mean = nn.Parameter(torch.randn(num_outputs, num_features, generator=generator) / num_features**0.5)
         self.log_scale = nn.Parameter(torch.full((num_outputs, num_features), -2.0))
 

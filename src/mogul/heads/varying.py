@@ -22,6 +22,7 @@ class VaryingMixing(nn.Module):
         require_positive(num_outputs=num_outputs, num_features=num_features)
         self.num_outputs = num_outputs
         self.num_features = num_features
+        self.numbers_per_point = num_outputs * num_features
 
     @abstractmethod
     def entries(self, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> tuple[Matrix, Matrix | None]:
@@ -126,6 +127,7 @@ class GPMixing(VaryingMixing):
                 "Build them with num_latents=num_outputs * num_features."
             )
         self.gps = gps
+        self.numbers_per_point = gps.variational_mean.numel()
 
     def entries(self, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> tuple[Matrix, Matrix]:
         """Mean and variance of the GPs at x."""

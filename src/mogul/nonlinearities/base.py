@@ -60,6 +60,6 @@ def _symmetric(diagonal: Tensor, pairs: Tensor, first: Tensor, second: Tensor) -
     """The symmetric matrix with this diagonal and these entries above it."""
     size = diagonal.shape[-1]
     place = torch.empty(size, size, dtype=torch.long, device=diagonal.device)
-    place.fill_diagonal_(0).diagonal().copy_(torch.arange(size))
+    place.diagonal().copy_(torch.arange(size))
     place[first, second] = place[second, first] = size + torch.arange(len(first), device=diagonal.device)
     return torch.cat([diagonal, pairs], dim=-1)[..., place]

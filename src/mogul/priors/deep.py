@@ -33,11 +33,6 @@ class DeepGPs(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.num_latents = layers[-1].num_latents
 
-    @property
-    def jitter(self) -> float:
-        """The largest jitter of any layer."""
-        return max(layer.jitter for layer in self._gps())
-
     def forward(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
         """Marginals of the last layer, for each of `num_samples` draws of the layers before it."""
         *inner, last = self._gps()
@@ -54,6 +49,12 @@ class DeepGPs(nn.Module):
         for layer in others:
             draws = layer.sample_joint(draws, num_samples, generator)
         return draws
+
+    def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
+        """The layer that needs most; all but the first work on draws."""
+        first, *others = self._gps()
+        inner = [layer.numbers_per_row(num_samples, drawn_inputs=True) for layer in others]
+        return max(first.numbers_per_row(num_samples, drawn_inputs=drawn_inputs), *inner)
 
     def kl(self) -> Float[Tensor, ""]:
         """Summed over layers."""

@@ -47,4 +47,6 @@ class DeepKernel(Kernel):  # type: ignore[misc]  # GPyTorch has no types
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **options: Any) -> Any:
         """The inner kernel between warped inputs."""
-        return self.kernel.forward(self.warp(x1), self.warp(x2), diag=diag, **options)
+        # Through __call__, which honours the inner kernel's active_dims.
+        covariance = self.kernel(self.warp(x1), self.warp(x2), diag=diag, **options)
+        return covariance if diag else covariance.to_dense()

@@ -20,9 +20,8 @@ class Prior(Protocol):
 
     num_latents: int
 
-    @property
-    def jitter(self) -> float:
-        """The largest jitter that was last added to K_zz, relative to its diagonal."""
+    def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
+        """How many numbers marginals at one row take while they are made, for each draw of it if it is drawn."""
         ...
 
     def __call__(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
@@ -137,6 +136,10 @@ class IndependentGPs(nn.Module):
         root = self._root()
         log_det = root.diagonal(dim1=-2, dim2=-1).abs().log().sum()
         return 0.5 * (self.variational_mean.square().sum() + root.square().sum() - root[..., 0].numel()) - log_det
+
+    def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
+        """L × M for the cross-covariance with the inducing points."""
+        return self.variational_mean.numel() * (num_samples if drawn_inputs else 1)
 
     def log_prior(self) -> Float[Tensor, ""]:
         """Log density of the priors registered on the kernel."""

@@ -1,5 +1,7 @@
 """From data to a fitted model: the one function that users call."""
 
+import logging
+import warnings
 from typing import Any
 
 import torch
@@ -7,7 +9,7 @@ import torch
 from mogul import models
 from mogul.data import Dataset, Scaling
 from mogul.data.checks import require_some_of_each
-from mogul.errors import ConfigError
+from mogul.errors import ConfigError, MogulWarning, NumericalError, unknown_name
 from mogul.inputs import principal_scores
 from mogul.training.config import TrainingConfig
 from mogul.training.fitted import Fitted, FittedLatent
@@ -17,6 +19,8 @@ from mogul.training.presets import preset as preset_config
 from mogul.training.progress import TrainingProgress
 from mogul.training.run import Run
 
+_log = logging.getLogger(__name__)
+
 
 def fit(
     data: Dataset,
@@ -24,6 +28,7 @@ def fit(
     config: TrainingConfig | None = None,
     *,
     preset: str | None = None,
+    seed: int = 0,
     num_inputs: int = models.LATENT_INPUTS,
     **options: Any,
 ) -> Fitted:
@@ -33,7 +38,8 @@ def fit(
         data: training data in their own units.
         model: one of `mogul.models.names()`; those that end in `-lvm` ignore any inputs of the data.
         config: how to train.
-        preset: a named way to train instead, such as "paper".
+        preset: a named way to train instead: "default", or "paper" for the paper's protocol.
+        seed: of everything random, where no config gives one.
         num_inputs: the number of latent inputs of an `-lvm` model.
         options: sizes and nonlinearity, as `mogul.models.build` takes them.
 
@@ -44,15 +50,19 @@ def fit(
         (1, 1)
     """
     parsed = models.Name.parse(model)
+    for option in options:
+        if option not in models.OPTIONS:
+            raise unknown_name("option", option, models.OPTIONS)
     if config is not None and preset is not None:
         raise ConfigError(f"Give config or preset, not both; got preset {preset!r} beside a config. Drop one of them.")
-    config = config or preset_config(preset or "default", model)
+    config = config or preset_config(preset or "default", model, seed)
     require_some_of_each(data.y, data.output_names)
     scaling = Scaling.of(data)
     batch = scaling.batch(data, config.dtype)
     x = principal_scores(batch.y, num_inputs) if parsed.latent else batch.x
     if not x.shape[1]:
         raise ConfigError(f"{model} needs inputs; the data have none. Give X, or fit '{model}-lvm'.")
+    _log.info("%s: %s, %s, solver %s", model, config, options, options.get("solver") or "Cholesky()")
     seeds = torch.Generator().manual_seed(config.seed)
     runs = []
     for start in range(config.num_starts):
@@ -79,8 +89,22 @@ def _best_of(runs: list[Run], config: TrainingConfig, label: str) -> Run:
     """Train each start for a while, and the best by training objective to the end."""
     trial = min(config.start_epochs, config.epochs) if len(runs) > 1 else config.epochs
     with TrainingProgress(config.epochs + (len(runs) - 1) * trial, label) as progress:
-        for run in runs:
-            run.train(trial, progress.advance)
-        best = max(runs, key=lambda run: run.objective)
+        alive = [run for run in runs if _survives(run, trial, progress)]
+        if not alive:
+            raise NumericalError(
+                f"At least one random start must train; all {len(runs)} of {label} failed. "
+                f"Lower learning_rate (now {config.learning_rate:.2g}), or train in float64."
+            )
+        best = max(alive, key=lambda run: run.objective)
         best.train(config.epochs, progress.advance)
     return best
+
+
+def _survives(run: Run, trial: int, progress: TrainingProgress) -> bool:
+    """Train a start for its trial; one that breaks down is given up, and said so: that is what the others are for."""
+    try:
+        run.train(trial, progress.advance)
+    except NumericalError as error:
+        warnings.warn(f"Start {run.start + 1} was given up. {error}", MogulWarning, stacklevel=2)
+        return False
+    return True

@@ -10,8 +10,8 @@ from jaxtyping import Float
 
 from mogul.arrays import Array
 from mogul.data import Batch, Dataset, Scaling
-from mogul.data.checks import as_matrix, numbered_names, require_finite_inputs
-from mogul.errors import DataError, ShapeError, require_positive
+from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
+from mogul.errors import require_positive
 from mogul.inputs import Latent
 from mogul.metrics import NUM_INNER, NUM_OUTER, Scores, score
 from mogul.model import Model
@@ -52,7 +52,7 @@ class Fitted:
     ) -> Scores:
         """Scores on test data, in original units or, as in the paper's tables, in standardised ones."""
         require_positive(num_samples=num_samples)
-        parts = self._parts(data, num_samples, seed)
+        parts = self._parts(data.in_order(self.input_names, self.output_names), num_samples, seed)
         return score(map(self._in_standard_units, parts) if standardised else parts)
 
     def _in_standard_units(
@@ -67,27 +67,10 @@ class Fitted:
             yield self.predict(data.x[rows], num_samples, seed + number), data.y[rows]
 
     def _standardised(self, x: Any) -> Float[torch.Tensor, "N D"]:
-        matrix, names = as_matrix(self._in_order(x), "X")
-        if matrix.shape[1] != len(self.input_names):
-            raise ShapeError(
-                f"X must have {len(self.input_names)} columns, as in training; got {matrix.shape[1]}. "
-                f"The columns are {', '.join(self.input_names)}."
-            )
+        matrix, names = as_matrix(in_order(x, self.input_names, "X"), "X")
+        require_columns(matrix, self.input_names, "X")
         require_finite_inputs(matrix, names)
         return torch.as_tensor(np.ascontiguousarray(self.scaling.inputs.apply(matrix)), dtype=self._dtype)
-
-    def _in_order(self, x: Any) -> Any:
-        """A frame's columns are found by name, wherever they stand, if the model was trained on a frame."""
-        columns = getattr(x, "columns", None)
-        if columns is None or self.input_names == numbered_names("X", len(self.input_names)):
-            return x
-        missing = [name for name in self.input_names if name not in set(columns)]
-        if missing:
-            raise DataError(
-                f"X must have the columns of training; {missing[0]!r} is not among {', '.join(map(str, columns))}. "
-                "Name the columns as in training, or pass an array in their order."
-            )
-        return x[self.input_names]
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -108,28 +91,47 @@ class FittedLatent(Fitted):
 
     def infer(self, y: Any, seed: int = 0) -> Latent:
         """q(X*) of new rows from the outputs that they have; NaN is missing."""
-        return infer_inputs(
-            self.model, self.training, self._rows(y), self.inference, torch.Generator().manual_seed(seed)
-        )
+        return self._infer(self._rows(y), torch.Generator().manual_seed(seed))
 
     def reconstruct(self, y: Any, num_samples: int = 100, seed: int = 0) -> Prediction:
         """The predictive distribution of all outputs of new rows, the missing ones too, given those they have."""
-        draws = self.infer(y, seed).marginals().sample(num_samples, torch.Generator().manual_seed(seed))
-        generator = torch.Generator().manual_seed(seed)
-        return predict(self.model, draws.detach(), num_samples, generator).rescaled(self.scaling.outputs)
+        require_positive(num_samples=num_samples)
+        generator = torch.Generator().manual_seed(seed)  # one for all: x and f must not share their noise
+        with torch.no_grad():
+            draws = self._infer(self._rows(y), generator).marginals().sample(num_samples, generator)
+        return predict(self.model, draws, num_samples, generator).rescaled(self.scaling.outputs)
 
     def log_evidence_bound(self, y: Any, num_samples: int = 1000, seed: int = 0) -> Float[Array, "N"]:
         """An importance-weighted lower bound on log p(y) per row, in standardised units."""
         generator = torch.Generator().manual_seed(seed)
-        bound = importance_weighted_bound(self.model, self.infer(y, seed), self._rows(y), num_samples, generator)
-        return bound.double().numpy()
+        rows = self._rows(y)
+        return (
+            importance_weighted_bound(self.model, self._infer(rows, generator), rows, num_samples, generator)
+            .double()
+            .numpy()
+        )
 
     def _parts(self, data: Dataset, num_samples: int, seed: int) -> Iterator[tuple[Prediction, Float[Array, "_ P"]]]:
         for number, rows in enumerate(_slices(data, num_samples)):
             yield self.reconstruct(data.y[rows], num_samples, seed + number), data.y[rows]
 
+    def evaluate(
+        self, data: Dataset, *, standardised: bool = False, num_samples: int = NUM_OUTER * NUM_INNER, seed: int = 0
+    ) -> Scores:
+        """The paper's scores: each row's latent input is inferred from its outputs, then the outputs are scored.
+
+        The log likelihood so measured has seen what it scores; `log_evidence_bound` bounds log p(y) itself.
+        """
+        return super().evaluate(data, standardised=standardised, num_samples=num_samples, seed=seed)
+
+    def _infer(self, rows: Batch, generator: torch.Generator) -> Latent:
+        with torch.enable_grad():
+            return infer_inputs(self.model, self.training, rows, self.inference, generator)
+
     def _rows(self, y: Any) -> Batch:
-        return self.scaling.batch(Dataset(None, y, check_outputs=False), self._dtype)
+        matrix, _ = as_matrix(in_order(y, self.output_names, "Y"), "Y")
+        require_columns(matrix, self.output_names, "Y")
+        return self.scaling.batch(Dataset(None, matrix, check_outputs=False), self._dtype)
 
 
 def _latent(model: Model) -> Latent:

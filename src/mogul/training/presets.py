@@ -39,11 +39,11 @@ def _paper(model: str, seed: int) -> TrainingConfig:
     expectation: Expectation = MonteCarlo(samples) if samples and not parsed.latent else _closed_form(model)
     return TrainingConfig(
         epochs=250,
-        batch_size=1000 if parsed.recipe.deep else 500,
+        batch_size=parsed.recipe.batch_size,
         learning_rate=0.01 if parsed.recipe.deep else 0.03,
         milestones=(0.4, 0.6, 0.8, 0.9),
         decay=0.3,
-        anneal_epochs=20 if parsed.recipe.deep else 0,
+        anneal_epochs=parsed.recipe.anneal_epochs,
         num_starts=5,
         start_epochs=20,
         expectation=expectation,
@@ -52,6 +52,5 @@ def _paper(model: str, seed: int) -> TrainingConfig:
 
 
 def _closed_form(model: str) -> Analytic:
-    """Closed-form up to the draws of a deep prior's inner layer, of which the paper takes five."""
-    recipe = Name.parse(model).recipe
-    return Analytic(num_samples=5 if recipe.deep else 1)
+    """Closed-form up to the draws of a deep prior's inner layer."""
+    return Analytic(num_samples=Name.parse(model).recipe.inner_samples)

@@ -65,7 +65,7 @@ class Run:
             log_prior=log_prior,
             learning_rate=rate,
             kl_weight=kl_weight,
-            jitter=self.model.prior.jitter,
+            jitter=self.model.jitter,
             seconds=time.perf_counter() - began,
         )
 

@@ -1,0 +1,26 @@
+"""Benchmarks still import and run; what they measure is no matter for tests."""
+
+import pytest
+import torch
+
+pytest.importorskip("benchmarks.__main__", reason="the benchmarks are not beside the tests")
+
+from benchmarks import solvers, steps
+from benchmarks.timing import interleaved
+
+from mogul.objective import Analytic
+from mogul.priors import CIQ
+
+
+def test_tasks_take_turns() -> None:
+    turns: list[str] = []
+    medians = interleaved({"a": lambda: turns.append("a"), "b": lambda: turns.append("b")}, repeats=2, warm_up=1)
+    assert turns == ["a", "b", "a", "b", "a", "b"]
+    assert set(medians) == {"a", "b"}
+
+
+def test_a_step_of_each_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "NUM_INDUCING", 5)
+    monkeypatch.setattr(steps, "BATCH", 8)
+    steps.training_step("n-mogp", Analytic(), torch.float32)()
+    solvers.pass_through(6, CIQ())()
