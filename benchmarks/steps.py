@@ -24,7 +24,8 @@ def training_step(name: str, ell: Expectation, dtype: torch.dtype) -> Callable[[
 
     def step() -> None:
         optimiser.zero_grad()
-        (-elbo(model, batch, generator).total() / NUM_DATA).backward()
+        loss = -elbo(model, batch, generator).total() / NUM_DATA
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's own
         optimiser.step()
 
     return step

@@ -2,10 +2,10 @@
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 
-def interleaved(tasks: dict[str, Callable[[], object]], repeats: int, warm_up: int = 2) -> dict[str, float]:
+def interleaved(tasks: Mapping[str, Callable[[], object]], repeats: int, warm_up: int = 2) -> dict[str, float]:
     """Median seconds of each task, run in turn so that a slow spell hits all of them alike."""
     for task in tasks.values():
         for _ in range(warm_up):

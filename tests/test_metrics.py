@@ -189,7 +189,7 @@ class TestScore:
 
     def test_every_field_is_the_mean_of_its_metric(self, prediction: Prediction, y):
         actual = score([(prediction, y)])
-        assert actual.ll == pytest.approx(nested_log_density(prediction, y).mean(), rel=1e-13)
+        assert actual.ll == pytest.approx(nested_log_density(prediction, y, 2).mean(), rel=1e-13)
         assert actual.ll_pooled == pytest.approx(prediction.log_density(y).mean(), rel=1e-13)
         assert actual.mrmse == pytest.approx(mrmse(prediction.mean, y), rel=1e-13)
         assert actual.crps == pytest.approx(np.nanmean(crps(prediction, y), axis=0).mean(), rel=1e-13)
@@ -222,7 +222,7 @@ class TestScore:
     def test_a_missing_value_changes_nothing_but_the_means_it_was_part_of(self, prediction: Prediction, y):
         fewer = y.copy()
         fewer[0, 1] = NAN
-        before, after = nested_log_density(prediction, y), nested_log_density(prediction, fewer)
+        before, after = nested_log_density(prediction, y, 2), nested_log_density(prediction, fewer, 2)
         np.testing.assert_array_equal(before[1:], after[1:])
         assert before[0] != after[0]
         assert score([(prediction, fewer)]).ll == pytest.approx(after.mean(), rel=1e-13)

@@ -46,7 +46,7 @@ def test_rows_of_rows_remember_their_first_place(batch: Batch):
     assert batch.rows(torch.tensor([6, 4, 2])).rows(torch.tensor([2, 0])).index.tolist() == [2, 6]
 
 
-@pytest.mark.parametrize(("size", "sizes"), [(1, [1] * 7), (3, [3, 3, 1]), (7, [7]), (100, [7])])
+@pytest.mark.parametrize(("size", "sizes"), [(1, [1] * 7), (3, [3, 2, 2]), (5, [4, 3]), (7, [7]), (100, [7])])
 def test_minibatches_are_one_pass_over_all_rows(batch: Batch, generator: torch.Generator, size, sizes):
     parts = list(batch.minibatches(size, generator))
     assert [len(part) for part in parts] == sizes

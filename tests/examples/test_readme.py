@@ -15,7 +15,7 @@ def test_the_example_runs_and_beats_the_noise_of_guessing(capsys: pytest.Capture
     exec(code, names)
     assert "Scores(" in capsys.readouterr().out
     scores = names["fitted"].evaluate(names["test"])  # type: ignore[attr-defined]
-    assert scores.mrmse < 0.15
+    assert scores.mrmse < 0.2
     assert scores.coverage[0.95] > 0.8
 
 

@@ -71,13 +71,14 @@ class Dataset:
 
     def in_order(self, input_names: list[str], output_names: list[str]) -> "Dataset":
         """The same rows with columns in the order of these names, where this data set has names of its own."""
-        return Dataset(
-            in_order(_named(self.x, self.input_names, "X"), input_names, "X")
-            if input_names and self.num_inputs
-            else None,
-            in_order(_named(self.y, self.output_names, "Y"), output_names, "Y"),
-            check_outputs=False,
-        )
+        y = in_order(_named(self.y, self.output_names, "Y"), output_names, "Y")
+        if not self.num_inputs:
+            return Dataset(None, y, check_outputs=False)
+        return Dataset(in_order(_named(self.x, self.input_names, "X"), input_names, "X"), y, check_outputs=False)
+
+    def without_inputs(self) -> "Dataset":
+        """The outputs alone, for models with latent inputs."""
+        return Dataset(None, _named(self.y, self.output_names, "Y"), check_outputs=False)
 
     def split(self, test_share: float, seed: int) -> tuple["Dataset", "Dataset"]:
         """Random rows for training and for testing."""

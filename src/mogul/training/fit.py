@@ -87,17 +87,21 @@ def fit(
 
 def _best_of(runs: list[Run], config: TrainingConfig, label: str) -> Run:
     """Train each start for a while, and the best by training objective to the end."""
-    trial = min(config.start_epochs, config.epochs) if len(runs) > 1 else config.epochs
+    trial = min(config.start_epochs, config.epochs)
     with TrainingProgress(config.epochs + (len(runs) - 1) * trial, label) as progress:
-        alive = [run for run in runs if _survives(run, trial, progress)]
-        if not alive:
-            raise NumericalError(
-                f"At least one random start must train; all {len(runs)} of {label} failed. "
-                f"Lower learning_rate (now {config.learning_rate:.2g}), or train in float64."
-            )
-        best = max(alive, key=lambda run: run.objective)
+        best = runs[0] if len(runs) == 1 else _best_at_trial(runs, trial, progress)
         best.train(config.epochs, progress.advance)
     return best
+
+
+def _best_at_trial(runs: list[Run], trial: int, progress: TrainingProgress) -> Run:
+    alive = [run for run in runs if _survives(run, trial, progress)]
+    if not alive:
+        raise NumericalError(
+            f"At least one random start must train; all {len(runs)} failed. "
+            "Lower learning_rate, train in float64, or look for extreme values in the data."
+        )
+    return max(alive, key=lambda run: run.objective)
 
 
 def _survives(run: Run, trial: int, progress: TrainingProgress) -> bool:

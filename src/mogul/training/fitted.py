@@ -122,7 +122,7 @@ class FittedLatent(Fitted):
 
         The log likelihood so measured has seen what it scores; `log_evidence_bound` bounds log p(y) itself.
         """
-        return super().evaluate(data, standardised=standardised, num_samples=num_samples, seed=seed)
+        return super().evaluate(data.without_inputs(), standardised=standardised, num_samples=num_samples, seed=seed)
 
     def _infer(self, rows: Batch, generator: torch.Generator) -> Latent:
         with torch.enable_grad():
