@@ -35,15 +35,15 @@ def test_classes_are_further_apart_than_in_principal_components(
     centered = y - y.mean(0)
     components = centered @ np.linalg.svd(centered, full_matrices=False)[2][:2].T
     config = TrainingConfig(
-        epochs=80,
+        epochs=500,
         batch_size=250,
-        learning_rate=0.03,
+        learning_rate=0.05,
         num_starts=1,
         expectation=Analytic(),
         updates=(NoiseUpdate(),),
         precision="float32",
     )
-    fitted = fit(Dataset(None, y), name, config, num_inputs=2, num_inducing=50)
+    fitted = fit(Dataset(None, y), name, config, num_inputs=2, num_latents=8, num_inducing=50)
     assert isinstance(fitted, FittedLatent)
     ours, theirs = (nearest_neighbour_error(map_, classes) for map_ in (fitted.latent_means, components))
     with capsys.disabled():
