@@ -17,7 +17,7 @@ SIZES = {"num_latents": 2, "num_top_latents": 2, "num_hidden": 6, "num_inducing"
 INDUCING = {"num_top_inducing": 20, "num_mixing_inducing": 15}
 
 # Seeds chosen after the fact: two starts do not find every function that a prior draws. Of the two seeds tried, N-DGP
-# misses that of seed 3 by 0.4 nat and SBGPRN that of seed 5 by 0.43; so this shows that a fit can get there, not how often.
+# misses that of seed 3 by 0.4 nat and SBGPRN that of seed 5 by 0.43: a fit can get there, how often is not shown.
 SEEDS = {"n-dgp": 5}
 
 
