@@ -1,8 +1,9 @@
-"""Timing that a noisy, shared machine cannot fool: interleaved repeats, medians, ratios."""
+"""Timing that a noisy, shared machine cannot fool: interleaved repeats, medians, ratios; a watch that can pause."""
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 
 def interleaved(tasks: Mapping[str, Callable[[], object]], repeats: int, warm_up: int = 2) -> dict[str, float]:
@@ -17,3 +18,25 @@ def interleaved(tasks: Mapping[str, Callable[[], object]], repeats: int, warm_up
             task()
             seconds[name].append(time.perf_counter() - began)
     return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+class Stopwatch:
+    """Wall seconds since it was made, without those spent in `paused()`: evaluation is nobody's training time."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._paused = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """What counts so far."""
+        return time.perf_counter() - self._began - self._paused
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stand still inside."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._paused += time.perf_counter() - began

@@ -1,14 +1,20 @@
 """Models by name: the compositions, their sizes and their starts."""
 
+import jaxtyping
 import pytest
 import torch
 from torch import Tensor
 
 from mogul import models, nonlinearities
+from mogul.data import Batch
+from mogul.errors import ConfigError
 from mogul.heads import BayesianMixing, GaussianNoise, Identity, Neural
 from mogul.model import Model
 from mogul.nonlinearities import Erf, LeakyReLU, Quadrature
-from mogul.priors import IndependentGPs
+from mogul.objective import Analytic, Elbo
+from mogul.output_mean import ZeroMean
+from mogul.priors import ConstantMean, IndependentGPs, LinearMean
+from mogul.training import Run, TrainingConfig
 
 both_models = pytest.mark.parametrize("name", ["mogp", "n-mogp"])
 
@@ -126,3 +132,70 @@ def test_building_leaves_the_inputs_alone(name):
     with torch.no_grad():
         model.prior.inducing_points.zero_()
     assert torch.equal(x, points(8))
+
+
+class TestLayers:
+    """Any depth, by `layers`."""
+
+    layers = ((3, 10), (2, 8), (4, 6))
+
+    @pytest.mark.parametrize("name", ["dgp", "n-dgp", "dk-dgp"])
+    def test_each_layer_has_its_sizes(self, name):
+        model = build(name, layers=self.layers)
+        found = model.prior.layers
+        assert [(layer.num_latents, layer.variational_mean.shape[1]) for layer in found] == list(self.layers)
+        # The first lives on the inputs, each other on the functions below it.
+        assert [layer.inducing_points.shape[-1] for layer in found] == [3, 3, 2]
+        assert model.prior.num_latents == 4
+        if name != "n-dgp":
+            assert model.head.features.num_features == 4
+
+    @pytest.mark.parametrize("name", ["dgp", "n-dgp", "dgp-lvm"])
+    def test_every_parameter_of_a_deeper_model_has_a_finite_nonzero_gradient(self, name):
+        x = points()
+        model = build(name, x=x, layers=self.layers)
+        y = torch.randn(30, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        terms = Elbo(Analytic(num_samples=3), num_data=30)(model, Batch.of(x, y), torch.Generator().manual_seed(2))
+        terms.total().backward()
+        for parameter_name, parameter in model.named_parameters():
+            assert parameter.grad is not None, parameter_name
+            assert torch.isfinite(parameter.grad).all(), parameter_name
+            assert parameter.grad.any(), parameter_name
+
+    def test_a_deeper_model_trains(self):
+        x = points()
+        y = torch.sin(x @ torch.ones(3, 5, dtype=torch.float64))
+        config = TrainingConfig(epochs=8, batch_size=15, expectation=Analytic(2))
+        run = Run(build("dgp", x=x, layers=self.layers), Batch.of(x, y), config, torch.Generator().manual_seed(3))
+        run.train(8, lambda record: None)
+        assert run.records[-1].elbo > run.records[0].elbo
+
+    def test_by_default_there_are_two_of_the_four_sizes(self):
+        sizes = {"num_latents": 3, "num_inducing": 10, "num_top_latents": 2, "num_top_inducing": 8}
+        one, two = build("dgp", **sizes), build("dgp", layers=((3, 10), (2, 8)))
+        assert len(one.prior.layers) == 2
+        assert all(torch.equal(value, two.state_dict()[key]) for key, value in one.state_dict().items())
+
+    def test_inner_layers_have_the_inner_mean(self):
+        model = build("dgp", layers=self.layers, inner_mean="linear", latent_mean="zero")
+        assert [type(layer.mean) for layer in model.prior.layers] == [LinearMean, LinearMean, ConstantMean]
+
+    @pytest.mark.parametrize("layer", [(0, 5), (2, 0), (2, -1), (1.5, 3)])
+    def test_a_bad_size_is_refused_with_its_layer(self, layer, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+        with pytest.raises(ConfigError, match=r"of layer 2 must be"):
+            build("dgp", layers=((3, 10), layer))
+
+
+@pytest.mark.parametrize("name", ["mogp", "n-mogp", "gprn", "dgp"])
+@pytest.mark.parametrize("mean", ["zero", "constant"])
+def test_the_means_of_latent_gps_can_be_chosen(name, mean):
+    model = build(name, latent_mean=mean)
+    learnt = {key for key, _ in model.named_parameters() if key.startswith("prior.") and key.endswith("mean.constant")}
+    assert bool(learnt) == (mean == "constant")
+
+
+def test_by_default_a_model_stands_on_nothing():
+    model = build("mogp")
+    assert isinstance(model.mean, ZeroMean)
+    assert model.mean.scale.tolist() == [1.0] * 5

@@ -64,7 +64,7 @@ def row_ell(expectation: Expectation, model: Model, batch: Batch, generator: tor
 
 def some_terms() -> ElboTerms:
     nothing = torch.zeros(1, 1)
-    return ElboTerms(*map(torch.tensor, (-10.0, 1.0, 4.0, 13.0)), signal=Marginals(nothing, nothing))
+    return ElboTerms(*map(torch.tensor, (-10.0, 1.0, 4.0, 13.0)), target=nothing, signal=Marginals(nothing, nothing))
 
 
 def gradients(model: Model, value: Tensor) -> dict[str, Tensor]:

@@ -64,7 +64,10 @@ def reproduce(
     epochs: Annotated[int, typer.Option(help="Passes over the data for each model.")] = 30,
     seed: Annotated[int, typer.Option(help="Of the split and of training.")] = 0,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; else $MOGUL_DATA.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write every score to this file.")] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", help="Also write every score to this file; what it already holds is not redone."),
+    ] = None,
 ) -> None:
     """Run one of the paper's experiments and print its table beside the paper's.
 

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mogul.pairs import assemble, take_apart
+
 
 @dataclass(frozen=True)
 class Marginals:
@@ -31,11 +33,19 @@ class Marginals:
 
 @dataclass(frozen=True)
 class FeatureMoments:
-    """Mean and covariance of the H features at N points; `cov` is None where they are independent."""
+    """Mean and covariance of the H features at N points: variances, and covariances of each pair (see `mogul.pairs`).
+
+    `pairs` is None where features are independent.
+    """
 
     mean: Float[Tensor, "*S N H"]
     var: Float[Tensor, "*S N H"]
-    cov: Float[Tensor, "*S N H H"] | None = None
+    pairs: Float[Tensor, "*S N Q"] | None = None
+
+    @property
+    def cov(self) -> Float[Tensor, "*S N H H"]:
+        """The covariance as a matrix for each point."""
+        return torch.diag_embed(self.var) if self.pairs is None else assemble(self.var, self.pairs)
 
     @staticmethod
     def of_samples(h: Float[Tensor, "S N H"]) -> "FeatureMoments":
@@ -47,7 +57,7 @@ class FeatureMoments:
         mean = h.mean(0)
         centered = (h - mean).transpose(0, 1)
         cov = centered.transpose(1, 2) @ centered / len(h)
-        return FeatureMoments(mean, cov.diagonal(dim1=-2, dim2=-1), cov)
+        return FeatureMoments(mean, *take_apart(cov))
 
 
 def standard_normal(

@@ -1,5 +1,7 @@
 """A model: inputs × prior × head."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -7,11 +9,17 @@ from torch import Tensor, nn
 from mogul.heads import Head
 from mogul.inputs import Inputs
 from mogul.marginals import Marginals
+from mogul.output_mean import OutputMean, ZeroMean
 from mogul.priors import IndependentGPs, Prior
+
+if TYPE_CHECKING:
+    import mogul.predictor
 
 
 class Model(nn.Module):
-    """y = M(x) h(F(x)) + noise, for standardised x and y.
+    """y = mean(x) + scale ∘ (M(x) h(F(x)) + noise), for standardised x and y.
+
+    The head works in its own units, residuals of unit size; whatever leaves a model is in those of y.
 
     Example:
         >>> from mogul.models import build
@@ -20,20 +28,35 @@ class Model(nn.Module):
         torch.Size([4, 2])
     """
 
-    def __init__(self, inputs: Inputs, prior: Prior, head: Head) -> None:
+    def __init__(self, inputs: Inputs, prior: Prior, head: Head, mean: OutputMean | None = None) -> None:
         super().__init__()
         self.inputs = inputs
         self.prior = prior
         self.head = head
+        self.mean = mean or ZeroMean(head.mixing.num_outputs).to(head.noise.log_precision)
 
     def moments(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
         """Mean and variance of the signal at x: closed-form, but for the draws of a deep prior's inner layers."""
-        return self.head.moments(self.prior(x, num_samples, generator), x, generator).pooled()
+        return self.outputs(self.prior(x, num_samples, generator), x, generator).pooled()
+
+    def outputs(self, q: Marginals, x: Float[Tensor, "*S N D"], generator: torch.Generator) -> Marginals:
+        """Mean and variance of the signal given marginals of F, for each draw that they carry."""
+        return self.mean.restore(self.head.moments(q, x, generator), x)
 
     def components(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
         """The predictive mixture of the signal: Normal given each draw of F and b."""
-        f = self.prior(x, num_samples, generator).sample(num_samples, generator)
-        return self.head.given_f(f, x, generator)
+        return self.components_given(self.prior(x, num_samples, generator), x, num_samples, generator)
+
+    def components_given(
+        self, q: Marginals, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator
+    ) -> Marginals:
+        """The same given marginals of F."""
+        return self.mean.restore(self.head.given_f(q.sample(num_samples, generator), x, generator), x)
+
+    @property
+    def noise_var(self) -> Float[Tensor, "P"]:
+        """The variance of the noise of each output."""
+        return self.mean.scale.square() * self.head.noise.var
 
     def sample_joint(
         self, x: Float[Tensor, "N D"], num_samples: int, generator: torch.Generator
@@ -41,7 +64,7 @@ class Model(nn.Module):
         """Draws of the whole signal over all the points: one function, one b and one M for each."""
         f = self.prior.sample_joint(x, num_samples, generator)
         h = self.head.features.sample(f, generator, joint=True)
-        return self.head.mixing.sample_joint(h, x, generator)
+        return self.mean.forward(x) + self.mean.scale * self.head.mixing.sample_joint(h, x, generator)
 
     def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
         """How many numbers a prediction with so many draws holds for each row while it is made."""
@@ -63,3 +86,11 @@ class Model(nn.Module):
     def log_prior(self) -> Float[Tensor, ""]:
         """Log prior density of what is estimated by MAP."""
         return self.prior.log_prior() + self.head.log_prior()
+
+    def predictor(
+        self, num_samples: int = 32, seed: int = 0, precision: torch.dtype | None = None
+    ) -> "mogul.predictor.Predictor":
+        """A frozen copy for quick predictions, in standardised units; draws are for deep models."""
+        from mogul.predictor import Predictor  # which is made of models
+
+        return Predictor.of(self, num_samples, seed, precision)

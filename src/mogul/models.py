@@ -4,97 +4,22 @@ A name is one of seven families, with `dk-` before it for deep kernels and `-lvm
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import signature
 
 import torch
-from gpytorch.kernels import Kernel
 from jaxtyping import Float
 from torch import Tensor
 
 from mogul import nonlinearities
-from mogul.errors import require_positive, unknown_name
-from mogul.heads import BayesianMixing, Features, GaussianNoise, GPMixing, Head, Identity, Mixing, NetMixing, Neural
-from mogul.inputs import Inputs, Latent, Observed
+from mogul.errors import ConfigError, require_positive, unknown_name
+from mogul.heads import Identity
 from mogul.model import Model
 from mogul.nonlinearities import Nonlinearity
-from mogul.priors import ConstantMean, DeepGPs, DeepKernel, IndependentGPs, MeanName, Solver, kmeans, randomise, rbf
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything a composition needs: where inputs are or start, sizes, choices, the generator of the random start."""
-
-    x: Float[Tensor, "N D"]
-    num_outputs: int
-    num_latents: int
-    num_top_latents: int
-    num_hidden: int
-    num_inducing: int
-    num_top_inducing: int
-    num_mixing_inducing: int
-    nonlinearity: Nonlinearity
-    deep_kernel: bool
-    latent: bool
-    inner_mean: MeanName | None
-    dropout: float
-    solver: Solver | None
-    generator: torch.Generator
-
-    def inputs(self) -> Inputs:
-        """Given inputs, or latent ones that start at x."""
-        return Latent(self.x) if self.latent else Observed()
-
-    def kernel(self, num_latents: int | None) -> Kernel:
-        """An RBF on the inputs, deep if wished; one lengthscale per input, or one for all latent inputs."""
-        kernel = rbf(self.x.shape[1], num_latents, ard=not self.latent)
-        return DeepKernel(kernel, self.x.shape[1], self.generator) if self.deep_kernel else kernel
-
-    def gps(self, mean: MeanName, white_noise: float | None = None) -> IndependentGPs:
-        """L sparse GPs on the inputs, with k-means inducing points, at a random start."""
-        points = kmeans(self.x, self.num_inducing, self.generator)
-        gps = IndependentGPs(
-            self.kernel(self.num_latents),
-            points,
-            self.num_latents,
-            mean=mean,
-            white_noise=white_noise,
-            solver=self.solver,
-        )
-        return randomise(gps, self.generator, spread=0.1, scale=0.1)
-
-    def deep_gps(self, mean: MeanName) -> DeepGPs:
-        """Two layers; each GP of the second has inducing points of its own, which start at random."""
-        shape = (self.num_top_latents, self.num_top_inducing, self.num_latents)
-        points = torch.randn(shape, generator=self.generator).to(self.x)
-        kernel = rbf(self.num_latents, self.num_top_latents, ard=not self.latent)
-        top = IndependentGPs(kernel, points, self.num_top_latents, mean=mean, solver=self.solver)
-        return DeepGPs(self.gps(self.inner_mean or mean), randomise(top, self.generator, spread=0.1, scale=0.1))
-
-    def hidden_units(self, num_latents: int) -> Neural:
-        """H hidden units on top of latent functions."""
-        return Neural(self.nonlinearity, num_latents, self.num_hidden, self.generator)
-
-    def bayesian_mixing(self, features: Features) -> BayesianMixing:
-        """One P × H matrix, with a posterior."""
-        return BayesianMixing(self.num_outputs, features.num_features, self.generator)
-
-    def net_mixing(self, features: Features) -> NetMixing:
-        """A P × H matrix by a net."""
-        return NetMixing(self.x.shape[1], self.num_outputs, features.num_features, self.generator, dropout=self.dropout)
-
-    def gp_mixing(self, features: Features) -> GPMixing:
-        """A P × H matrix of GPs that share their kernel and inducing points, constant where training starts."""
-        num_gps = self.num_outputs * features.num_features
-        points = kmeans(self.x, self.num_mixing_inducing, self.generator)
-        start = torch.randn(num_gps, generator=self.generator).to(points) / features.num_features**0.5
-        gps = IndependentGPs(self.kernel(None), points, num_gps, mean=ConstantMean(start), solver=self.solver)
-        return GPMixing(randomise(gps, self.generator, spread=0.1, scale=0.1), self.num_outputs)
-
-    def head(self, features: Features, mixing: Mixing) -> Head:
-        """Features and mixing with the paper's noise."""
-        return Head(features, mixing, GaussianNoise(self.num_outputs))
+from mogul.output_mean import OutputMean
+from mogul.plan import Plan
+from mogul.priors import MeanName, Solver
 
 
 def mogp(plan: Plan) -> Model:
@@ -231,11 +156,15 @@ def build(
     num_hidden: int | None = None,
     num_inducing: int | None = None,
     num_top_inducing: int = TOP_INDUCING,
+    layers: Sequence[tuple[int, int]] | None = None,
     num_mixing_inducing: int = MIXING_INDUCING,
     nonlinearity: str | Nonlinearity | None = None,
     inner_mean: MeanName | None = None,
     dropout: float = 0.0,
+    correlated_mixing: bool = False,
     solver: Solver | None = None,
+    latent_mean: MeanName | None = None,
+    output_mean: OutputMean | None = None,
 ) -> Model:
     """The model of this name at a random start, in the precision of x; sizes are the paper's unless given.
 
@@ -249,15 +178,25 @@ def build(
         num_hidden: the number H of hidden units; 2P, or P for n-sbgprn; 14 and 7 with latent inputs.
         num_inducing: the number M of inducing points; 400, 100 for gprn, 200 with latent inputs.
         num_top_inducing: that of the second layer of a deep model.
+        layers: GPs and inducing points of each layer of a deep model, first to last, for any depth; by default the
+            two layers that the four sizes above describe.
         num_mixing_inducing: that of gprn's mixing GPs.
         nonlinearity: a name, or any `Nonlinearity`; the paper's choice for each model by default.
         inner_mean: mean function of a deep model's first layer; by default the same as its second layer's.
         dropout: share of the mixing net's units dropped in training.
+        correlated_mixing: whether q(M) has a full covariance for each output, not the paper's diagonal one.
         solver: how K_zz^{-1/2} is applied; Cholesky by default.
+        latent_mean: mean functions of the latent GPs; the paper's choice for each model by default.
+        output_mean: what the head is added to; nothing by default.
     """
     parsed = Name.parse(name)
     require_positive(num_outputs=num_outputs)
     recipe = parsed.recipe
+    if layers is not None and not (recipe.deep and len(layers) > 1):
+        raise ConfigError(
+            f"layers must be two or more, of a deep model; got {len(layers)} for {name}. "
+            "Use num_latents and num_inducing for models of one layer."
+        )
     papers = recipe.latent_nonlinearity if parsed.latent else recipe.nonlinearity
     chosen = papers if nonlinearity is None else nonlinearity
     hidden = recipe.latent_hidden if parsed.latent else recipe.hidden_per_output * num_outputs
@@ -265,30 +204,40 @@ def build(
     sizes = {
         "num_outputs": num_outputs,
         "num_latents": _default(num_latents, LATENT_GPS if parsed.latent else math.ceil(num_outputs / 2)),
-        "num_top_latents": _default(num_top_latents, math.ceil(3 * num_outputs / 4)),
         "num_hidden": _default(num_hidden, hidden),
         "num_inducing": _default(num_inducing, inducing),
-        "num_top_inducing": num_top_inducing,
         "num_mixing_inducing": num_mixing_inducing,
     }
-    require_positive(**sizes)
+    top = _default(num_top_latents, math.ceil(3 * num_outputs / 4))
+    require_positive(**sizes, num_top_latents=top, num_top_inducing=num_top_inducing)
     plan = Plan(
         x=x,
         **sizes,
+        layers=_checked(layers) or ((sizes["num_latents"], sizes["num_inducing"]), (top, num_top_inducing)),
         nonlinearity=chosen if isinstance(chosen, Nonlinearity) else nonlinearities.by_name(chosen),
         deep_kernel=parsed.deep_kernel,
         latent=parsed.latent,
         inner_mean=inner_mean,
         dropout=dropout,
+        correlated_mixing=correlated_mixing,
         solver=solver,
+        latent_mean=latent_mean,
         generator=generator,
     )
-    return recipe.compose(plan).to(x.dtype)
+    model = recipe.compose(plan)
+    model.mean = output_mean or model.mean
+    return model.to(x.dtype)
 
 
 OPTIONS = tuple(
     name for name, parameter in signature(build).parameters.items() if parameter.kind is parameter.KEYWORD_ONLY
 )
+
+
+def _checked(layers: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, int], ...]:
+    for number, (num_latents, num_inducing) in enumerate(layers or (), start=1):
+        require_positive(**{f"GPs of layer {number}": num_latents, f"inducing points of layer {number}": num_inducing})
+    return tuple(layers or ())
 
 
 def _default(value: int | None, otherwise: int) -> int:

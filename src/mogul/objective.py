@@ -21,7 +21,8 @@ class ElboTerms:
     kl_local: Float[Tensor, ""]
     kl_global: Float[Tensor, ""]
     log_prior: Float[Tensor, ""]
-    signal: Marginals  # of the batch, detached: closed-form updates start from it
+    target: Float[Tensor, "N P"]  # the batch's outputs in the head's units, and
+    signal: Marginals  # what the head says of them, detached: closed-form updates start from these
 
     def total(self, kl_weight: float = 1.0) -> Float[Tensor, ""]:
         """ELL − w·KL + log prior: at w = 1 the lower bound, plus the log prior of what is estimated by MAP."""
@@ -33,7 +34,7 @@ class Expectation(Protocol):
     """How the signal's moments under q, all that a Gaussian expected log likelihood needs, are computed."""
 
     def signal(self, model: Model, x: Float[Tensor, "N D"], generator: torch.Generator) -> Marginals:
-        """Moments of the noise-free outputs; a leading axis holds draws to average the log likelihood over."""
+        """Moments of the head's signal, in its units; a leading axis holds draws to average over."""
         ...
 
 
@@ -68,8 +69,10 @@ class MonteCarlo:
 
 def row_log_likelihood(model: Model, batch: Batch, signal: Marginals) -> Float[Tensor, "N"]:
     """The expected log likelihood of each row over its observed outputs, averaged over the signal's draws."""
-    ell = model.head.noise.expected_log_density(batch.y, batch.observed, signal)
-    return ell.reshape(-1, len(batch)).mean(0)
+    target = model.mean.residual(batch.y, batch.x)
+    ell = model.head.noise.expected_log_density(target, batch.observed, signal).reshape(-1, len(batch)).mean(0)
+    # The density of y, not of the residual that the head sees.
+    return ell - batch.observed.to(ell) @ model.mean.scale.log()
 
 
 @dataclass(frozen=True)
@@ -100,5 +103,6 @@ class Elbo:
             kl_local=rescale * model.inputs.kl(batch).sum(),
             kl_global=model.kl(),
             log_prior=model.log_prior(),
+            target=model.mean.residual(batch.y, batch.x).detach(),
             signal=Marginals(signal.mean.detach(), signal.var.detach()),
         )

@@ -141,11 +141,11 @@ def predict(model: Model, x: Float[torch.Tensor, "*S N D"], num_samples: int, ge
 def _predict_rows(
     model: Model, x: Float[torch.Tensor, "*S N D"], num_samples: int, generator: torch.Generator
 ) -> tuple[Array, Array, Array, Array]:
-    noise = model.head.noise.var
+    noise = model.noise_var
     q = model.prior(x, num_samples, generator)
-    components = model.head.given_f(q.sample(num_samples, generator), x, generator)
+    components = model.components_given(q, x, num_samples, generator)
     # Where q itself carries draws there is no closed form, and the components are as good as another pass.
-    moments = model.head.moments(q, x, generator) if q.mean.dim() == 2 else components.pooled()
+    moments = model.outputs(q, x, generator) if q.mean.dim() == 2 else components.pooled()
     parts = moments.mean, moments.var + noise, components.mean, components.var + noise
     return _numpy(parts[0]), _numpy(parts[1]), _numpy(parts[2]), _numpy(parts[3])
 

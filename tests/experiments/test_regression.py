@@ -68,7 +68,28 @@ def test_the_command_prints_the_table_and_writes_the_scores(
     words = ["--models", "mogp", "--epochs", "1", "--data-dir", str(tmp_path), "--json", str(out)]
     assert run(monkeypatch, "reproduce", "regression", *words) == 0
     assert "the paper's LL" in capsys.readouterr().out.replace("\n", " ")
-    assert [row["label"] for row in json.loads(out.read_text())] == ["least squares", "MOGP"]
+    assert [row["label"] for row in json.loads(out.read_text())["rows"]] == ["least squares", "MOGP"]
+
+
+def test_an_interrupted_table_goes_on_where_it_stopped(
+    arm: RobotData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("mogul.reproduce.load", lambda name, folder: arm)
+    out = tmp_path / "scores.json"
+    words = ["--epochs", "1", "--data-dir", str(tmp_path), "--json", str(out)]
+    assert run(monkeypatch, "reproduce", "regression", "--models", "mogp", *words) == 0
+    first = json.loads(out.read_text())["rows"]
+    assert run(monkeypatch, "reproduce", "regression", "--models", "mogp,n-mogp", *words) == 0
+    rows = json.loads(out.read_text())["rows"]
+    assert rows[1] == first[1]  # its seconds too: it was not trained again
+    assert [row["label"] for row in rows] == ["least squares", "MOGP", "N-MOGP"]
+    capsys.readouterr()
+    assert run(monkeypatch, "reproduce", "regression", "--models", "mogp", *words, "--seed", "1") == 2
+    assert "must hold results of" in capsys.readouterr().err
+    out.write_text("[1]")
+    assert run(monkeypatch, "reproduce", "regression", "--models", "mogp", *words) == 2
+    assert "this command's own" in capsys.readouterr().err
+    assert out.read_text() == "[1]"
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,8 @@ def test_identity_passes_latents_and_their_moments_through(generator):
     assert torch.equal(identity.sample(f, generator), f)
     assert torch.equal(moments.mean, q.mean)
     assert torch.equal(moments.var, q.var)
-    assert moments.cov is None
+    assert moments.pairs is None
+    assert torch.equal(moments.cov, torch.diag_embed(q.var))
     assert identity.kl().item() == identity.log_prior().item() == 0
 
 

@@ -6,6 +6,7 @@ import torch
 from mogul.errors import ConfigError
 from mogul.heads import BayesianMixing, Mixing
 from mogul.marginals import FeatureMoments
+from mogul.pairs import take_apart
 
 NUM_POINTS, NUM_FEATURES, NUM_OUTPUTS = 2, 3, 2
 NUM_DRAWS = 1_000_000
@@ -40,7 +41,7 @@ def make_moments(correlated):
         root = torch.diag_embed(root.diagonal(dim1=-2, dim2=-1))
     cov = root @ root.transpose(-1, -2)
     var = cov.diagonal(dim1=-2, dim2=-1)
-    return FeatureMoments(mean, var, cov if correlated else None), root
+    return FeatureMoments(mean, var, take_apart(cov)[1] if correlated else None), root
 
 
 def assert_within_standard_errors(draws, expected):
@@ -77,7 +78,7 @@ def test_correlation_among_features_counts(mixing):
 
 def test_a_diagonal_covariance_equals_none(mixing):
     features, _ = make_moments(correlated=False)
-    diagonal = FeatureMoments(features.mean, features.var, torch.diag_embed(features.var))
+    diagonal = FeatureMoments(features.mean, *take_apart(torch.diag_embed(features.var)))
     with_matrix, without = (
         mixing.moments(diagonal, NO_INPUTS, DRAWS),
         mixing.moments(features, NO_INPUTS, DRAWS),

@@ -1,17 +1,24 @@
 """From data to a fitted model: seeds, starts, epochs, missing outputs."""
 
+import warnings
+from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
+import jaxtyping
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.linear_model import LinearRegression
 
 from mogul.data import Dataset
 from mogul.errors import ConfigError, MogulWarning, NumericalError, UnknownNameError
 from mogul.heads import Neural
 from mogul.objective import Analytic, Elbo, MonteCarlo
+from mogul.output_mean import LinearOutputMean, ZeroMean
 from mogul.training import Fitted, Run, TrainingConfig, fit
+from mogul.training.presets import preset
 
 NAN = float("nan")
 QUICK: dict[str, Any] = {"epochs": 4, "batch_size": 7, "num_starts": 2, "start_epochs": 2}
@@ -277,3 +284,138 @@ class TestTrouble:
             fit(waves(), "mogp", TrainingConfig(), preset="paper")
         with pytest.raises(UnknownNameError, match="preset must be one of"):
             fit(waves(), "mogp", preset="papers", seed=3)
+
+
+def plane(num_rows: int = 30) -> tuple[Dataset, np.ndarray]:
+    """Outputs of very different units on a plane, nearly, and the weights that made them; the bias is (7, −2)."""
+    rng = np.random.default_rng(1)
+    x, weights = rng.normal(50, 20, (num_rows, 2)), np.array([[300.0, 1e-4], [-100.0, 3e-4]])
+    noise = rng.normal(0, 1e-6, (num_rows, 2)) * [1e4, 1e-2]
+    return Dataset(x, x @ weights + [7.0, -2.0] + noise), weights
+
+
+class TestMean:
+    """What a choice of mean stands for."""
+
+    def fitted(self, name: str = "mogp", data: Dataset | None = None, **options: Any) -> Fitted:
+        config = TrainingConfig(epochs=1, num_starts=1)
+        return fit(waves() if data is None else data, name, config, num_inducing=6, **options)
+
+    @pytest.mark.parametrize("name", ["mogp", "n-mogp", "sbgprn", "gprn", "dgp"])
+    @pytest.mark.parametrize("options", [{}, {"mean": "linear"}], ids=["default", "linear"])
+    def test_linear_is_the_default_and_least_squares_in_standard_units(self, name, options):
+        data = waves(60)
+        fitted = self.fitted(name, data, **options)
+        mean = fitted.model.mean
+        assert isinstance(mean, LinearOutputMean)
+        truth = LinearRegression().fit(data.x, data.y)
+        centre = data.x.mean(0, keepdims=True)
+        at = torch.as_tensor(fitted.scaling.inputs.apply(np.vstack([centre, centre + 1])))
+        values = mean.forward(at).numpy() * fitted.scaling.outputs.scale + fitted.scaling.outputs.shift
+        spread = data.y.std(0)
+        np.testing.assert_allclose(values[0] / spread, truth.predict(centre)[0] / spread, atol=1e-9)
+        # The penalty shrinks a slope, never by much.
+        np.testing.assert_allclose((values[1] - values[0]) / spread, truth.coef_[:, 0] / spread, atol=0.05)
+
+    @pytest.mark.parametrize(
+        ("mean", "name", "learnt"),
+        [
+            ("paper", "mogp", True),
+            ("paper", "n-mogp", False),
+            ("zero", "mogp", False),
+            ("constant", "n-mogp", True),
+            ("linear", "mogp", True),
+            ("linear", "n-mogp", False),
+        ],
+    )
+    def test_the_latent_gps_have_the_mean_asked_for(self, mean, name, learnt):
+        model = self.fitted(name, mean=mean).model
+        assert isinstance(model.mean, LinearOutputMean if mean == "linear" else ZeroMean)
+        assert ("prior.mean.constant" in dict(model.named_parameters())) == learnt
+
+    def test_latent_inputs_have_no_plane_and_refuse_one(self):
+        fitted = self.fitted("mogp-lvm", mean="paper")
+        assert isinstance(fitted.model.mean, ZeroMean)
+        assert isinstance(self.fitted("mogp-lvm").model.mean, ZeroMean)
+        with pytest.raises(ConfigError, match="mean='linear' needs inputs that are observed"):
+            self.fitted("mogp-lvm", mean="linear")
+
+    def test_the_papers_preset_has_the_papers_mean(self, monkeypatch: pytest.MonkeyPatch):
+        quick_preset = TrainingConfig(epochs=1, num_starts=1)
+        monkeypatch.setattr(import_module("mogul.training.fit"), "preset_config", lambda *_: quick_preset)
+        assert isinstance(fit(waves(), "mogp", preset="paper").model.mean, ZeroMean)
+        assert isinstance(fit(waves(), "mogp", preset="paper", mean="linear").model.mean, LinearOutputMean)
+        assert isinstance(fit(waves(), "mogp", preset="default").model.mean, LinearOutputMean)
+
+    def test_an_unknown_mean_is_refused(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+        with pytest.raises(UnknownNameError, match=r"mean must be one of linear, .* Did you mean 'linear'"):
+            self.fitted(mean="linaer")
+
+    @pytest.mark.parametrize("precision", ["float32", "float64"])
+    @pytest.mark.parametrize("name", ["mogp", "n-sbgprn"])
+    def test_a_plane_is_predicted_in_the_users_units(self, name, precision):
+        data, weights = plane()
+        config = TrainingConfig(epochs=5, num_starts=1, precision=precision)
+        fitted = fit(data, name, config, num_inducing=10)
+        new = np.random.default_rng(2).normal(50, 20, (20, 2))
+        prediction = fitted.predict(new)
+        spread = data.y.std(0)
+        np.testing.assert_allclose(prediction.mean / spread, (new @ weights + [7.0, -2.0]) / spread, rtol=0, atol=2e-3)
+        assert (prediction.var > 0).all()
+        assert (prediction.var**0.5 < 5e-3 * spread).all()
+
+    def test_missing_outputs_are_missing_in_the_plane_too(self):
+        data, weights = plane()
+        y = data.y.copy()
+        y[::3, 0] = y[1::4, 1] = NAN
+        fitted = fit(Dataset(data.x, y), "mogp", TrainingConfig(epochs=5, num_starts=1), num_inducing=10)
+        np.testing.assert_allclose(
+            fitted.predict(data.x).mean / data.y.std(0), (data.x @ weights + [7.0, -2.0]) / data.y.std(0), atol=2e-3
+        )
+
+    def test_every_epoch_is_shown_with_its_model(self):
+        seen = []
+        config = TrainingConfig(**(QUICK | {"num_starts": 1}))
+        fitted = fit(
+            waves(), "mogp", config, num_inducing=6, on_epoch=lambda record, model: seen.append((record, model))
+        )
+        assert [record for record, _ in seen] == list(fitted.history.records)
+        assert all(model is fitted.model for _, model in seen)
+
+
+def random_problem(seed: int) -> Dataset:
+    """Some rows, inputs and outputs of any size and unit, with holes, constant columns and columns that repeat."""
+    rng = np.random.default_rng(seed)
+    num_rows, num_inputs, num_outputs = rng.integers(10, 61), rng.integers(1, 6), rng.integers(1, 5)
+    x = rng.standard_normal((num_rows, num_inputs))
+    y = np.tanh(x @ rng.standard_normal((num_inputs, num_outputs))) + 0.1 * rng.standard_normal((num_rows, num_outputs))
+    y[rng.random(y.shape) < 0.2] = NAN
+    y[0] = 1.0  # something of each output is observed
+    if seed % 3 == 0:
+        y[:, 0] = 4.0
+    if seed % 3 == 1 and num_inputs > 1:
+        x[:, 0] = 2.0
+    if seed % 3 == 2 and num_inputs > 1:
+        x[:, 0] = x[:, 1]
+    return Dataset(
+        1e3 * rng.standard_normal(num_inputs) + x * 10 ** rng.uniform(-3, 3, num_inputs),
+        y * 10 ** rng.uniform(-6, 6, num_outputs),
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_a_default_fit_never_ends_in_nan(seed, precision):
+    data = random_problem(seed)
+    name = ["mogp", "n-mogp", "n-sbgprn", "gprn", "n-dgp"][seed % 5]
+    config = replace(preset("default", name), epochs=5, num_starts=1, precision=precision)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MogulWarning)  # of a jitter that had to grow, which is what it is for
+        fitted = fit(data, name, config)
+        prediction = fitted.predict(data.x, num_samples=5)
+    assert np.isfinite(fitted.history.elbo).all()
+    assert np.isfinite(prediction.mean).all()
+    assert np.isfinite(prediction.var).all()
+    assert (prediction.var > 0).all()
+    assert all(bool(torch.isfinite(parameter).all()) for parameter in fitted.model.parameters())

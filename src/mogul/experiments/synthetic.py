@@ -61,7 +61,7 @@ def run(seed: int) -> Iterator[tuple[Row, Slice | None]]:
     yield _row(seed, "oracle", score([(oracle, test.y)])), None
     yield _row(seed, "least squares", LeastSquares.fit(train).evaluate(test)), None
     for name, options in MODELS.items():
-        fitted = fit(train, name, config(seed), **options)
+        fitted = fit(train, name, config(seed), mean="paper", **options)
         yield _row(seed, name, fitted.evaluate(test), fitted), _slice(simulator, fitted, direction, output)
 
 

@@ -2,12 +2,13 @@
 
 from mogul.heads.features import Features, Identity, Neural
 from mogul.heads.head import Head
-from mogul.heads.mixing import BayesianMixing, Mixing
+from mogul.heads.mixing import BayesianMixing, CorrelatedMixing, Mixing
 from mogul.heads.noise import GaussianNoise
 from mogul.heads.varying import GPMixing, NetMixing, VaryingMixing
 
 __all__ = [
     "BayesianMixing",
+    "CorrelatedMixing",
     "Features",
     "GPMixing",
     "GaussianNoise",

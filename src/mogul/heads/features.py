@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from mogul.errors import require_positive
 from mogul.marginals import FeatureMoments, Marginals, normal_kl, normal_log_density, standard_normal
 from mogul.nonlinearities import Nonlinearity
+from mogul.pairs import selectors
+from mogul.posteriors import DiagonalNormal, NormalPosterior, PosteriorName
 
 
 @runtime_checkable
@@ -108,12 +110,17 @@ class Neural(nn.Module):
 
     def moments(self, q: Marginals) -> FeatureMoments:
         """Closed-form: M̃F + b is Normal, with covariance M̃ diag(v) M̃ᵀ + diag(Var b)."""
-        mean = q.mean @ self.hidden_weights.T + self.bias_mean
-        cov = (self.hidden_weights * q.var.unsqueeze(-2)) @ self.hidden_weights.T
-        cov = cov + torch.diag_embed(torch.exp(2 * self.bias_log_scale))
-        hidden_mean = self.nonlinearity.mean(mean, cov.diagonal(dim1=-2, dim2=-1))
-        hidden_cov = self.nonlinearity.covariance(mean, cov)
-        return FeatureMoments(hidden_mean, hidden_cov.diagonal(dim1=-2, dim2=-1), hidden_cov)
+        weights = self.hidden_weights
+        mean = q.mean @ weights.T + self.bias_mean
+        var = q.var @ weights.square().T + torch.exp(2 * self.bias_log_scale)
+        first, second = selectors(len(weights), like=weights)
+        cov = q.var @ ((weights.T @ first) * (weights.T @ second))
+        sigma = self.nonlinearity
+        return FeatureMoments(sigma.mean(mean, var), sigma.variance(mean, var), sigma.pair_covariances(mean, var, cov))
+
+    def posteriors(self) -> dict[PosteriorName, NormalPosterior]:
+        """q(b)."""
+        return {"biases": DiagonalNormal(self.bias_mean, self.bias_log_scale)}
 
     def kl(self) -> Float[Tensor, ""]:
         """KL(q(b) ‖ N(0, 1))."""

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from mogul.errors import require_positive
 from mogul.marginals import FeatureMoments, Marginals, normal_kl, standard_normal
+from mogul.pairs import selectors, take_apart
+from mogul.posteriors import DiagonalNormal, FullNormal, NormalPosterior, PosteriorName
 
 
 @runtime_checkable
@@ -68,9 +70,13 @@ class BayesianMixing(nn.Module):
         mean = features.mean @ self.mean.T  # Eq. (nmogpmean)
         second = features.mean.square() + features.var
         var = second @ self._var().T  # Eq. (nmogpvar), v₂ and v₃
-        if features.cov is None:
-            return Marginals(mean, var + features.var @ self.mean.square().T)
-        return Marginals(mean, var + ((self.mean @ features.cov) * self.mean).sum(-1))  # v₁
+        var = var + features.var @ self.mean.square().T  # v₁, its diagonal,
+        if features.pairs is None:
+            return Marginals(mean, var)
+        first, second = selectors(self.num_features, like=self.mean)
+        return Marginals(
+            mean, var + 2 * features.pairs @ ((self.mean @ first) * (self.mean @ second)).T
+        )  # and the rest
 
     def sample_joint(
         self, h: Float[Tensor, "S N H"], x: Float[Tensor, "*T N D"], generator: torch.Generator
@@ -79,6 +85,10 @@ class BayesianMixing(nn.Module):
         noise = standard_normal((len(h), *self.mean.shape), generator, like=h)
         drawn = self.mean + torch.exp(self.log_scale) * noise
         return h @ drawn.transpose(-1, -2)
+
+    def posteriors(self) -> dict[PosteriorName, NormalPosterior]:
+        """q(M)."""
+        return {"mixing": DiagonalNormal(self.mean, self.log_scale)}
 
     def kl(self) -> Float[Tensor, ""]:
         """KL(q(M) ‖ N(0, 1))."""
@@ -90,3 +100,59 @@ class BayesianMixing(nn.Module):
 
     def _var(self) -> Float[Tensor, "P H"]:
         return torch.exp(2 * self.log_scale)
+
+
+class CorrelatedMixing(BayesianMixing):
+    """BayesianMixing whose rows each have a full covariance Σ_p = R Rᵀ in q(M): the exact posterior given features.
+
+    Example:
+        >>> mixing = CorrelatedMixing(num_outputs=3, num_features=2, generator=torch.Generator())
+        >>> mixing.given(torch.zeros(5, 2), torch.zeros(5, 1), torch.Generator()).var.shape
+        torch.Size([5, 3])
+    """
+
+    def __init__(self, num_outputs: int, num_features: int, generator: torch.Generator) -> None:
+        super().__init__(num_outputs, num_features, generator)
+        start = torch.exp(self.log_scale.detach())
+        del self.log_scale
+        self.root = nn.Parameter(torch.diag_embed(start))
+
+    def given(self, h: Float[Tensor, "*S N H"], x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
+        """E = M₀h, Var = hᵀΣ_p h."""
+        # Rᵀh for all rows at once: (…, H) @ (H, H·P).
+        spread = h @ self.root.tril().permute(1, 2, 0).flatten(1)
+        var = spread.reshape(*h.shape, self.num_outputs).square().sum(-2)
+        return Marginals(h @ self.mean.T, var)
+
+    def moments(self, features: FeatureMoments, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
+        """E = M₀μ, Var = diag(M₀ V M₀ᵀ) + tr(Σ_p (V + μμᵀ))."""
+        root = self.root.tril()
+        var_diagonal, var_pairs = take_apart(root @ root.transpose(-1, -2))
+        first, second = selectors(self.num_features, like=self.mean)
+        mean = features.mean @ self.mean.T
+        second_diagonal = features.mean.square() + features.var
+        means_of_pairs = (features.mean @ first) * (features.mean @ second)
+        var = second_diagonal @ var_diagonal.T + 2 * means_of_pairs @ var_pairs.T
+        var = var + features.var @ self.mean.square().T
+        if features.pairs is not None:
+            weights = var_pairs + (self.mean @ first) * (self.mean @ second)
+            var = var + 2 * features.pairs @ weights.T
+        return Marginals(mean, var)
+
+    def sample_joint(
+        self, h: Float[Tensor, "S N H"], x: Float[Tensor, "*T N D"], generator: torch.Generator
+    ) -> Float[Tensor, "S N P"]:
+        """M h with one draw of M for all the points of a draw of h."""
+        noise = standard_normal((len(h), *self.mean.shape), generator, like=h)
+        drawn = self.mean + (self.root.tril() @ noise.unsqueeze(-1)).squeeze(-1)
+        return h @ drawn.transpose(-1, -2)
+
+    def posteriors(self) -> dict[PosteriorName, NormalPosterior]:
+        """q(M)."""
+        return {"mixing": FullNormal(self.mean, self.root)}
+
+    def kl(self) -> Float[Tensor, ""]:
+        """KL(q(M) ‖ N(0, 1)), summed over rows."""
+        root = self.root.tril()
+        log_det = root.diagonal(dim1=-2, dim2=-1).abs().log().sum()
+        return 0.5 * (self.mean.square().sum() + root.square().sum() - self.mean.numel()) - log_det

@@ -37,7 +37,7 @@ class VaryingMixing(nn.Module):
     def moments(self, features: FeatureMoments, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
         """E = M₀μ, Var = diag(M₀ V M₀ᵀ) + S(μ² + diag V), at each x."""
         mean, var = self.entries(x, generator)
-        if features.cov is None:
+        if features.pairs is None:
             signal_var = _apply(mean.square(), features.var)
         else:
             signal_var = ((mean @ features.cov) * mean).sum(-1)

@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from mogul import pairs
 
 
 class Nonlinearity(ABC):
@@ -38,28 +39,19 @@ class Nonlinearity(ABC):
         """E σ(a)² for a ~ N(mean, var)."""
         return self.variance(mean, var) + self.mean(mean, var).square()
 
+    def pair_covariances(
+        self, mean: Float[Tensor, "*S H"], var: Float[Tensor, "*S H"], cov: Float[Tensor, "*S Q"]
+    ) -> Float[Tensor, "*S Q"]:
+        """Cov[σ(aᵢ), σ(aⱼ)] for every i < j, given Cov[aᵢ, aⱼ]: each pair once, no H × H matrix."""
+        first, second = pairs.selectors(mean.shape[-1], like=mean)
+        return self.pair_covariance((mean @ first, mean @ second), (var @ first, var @ second), cov)
+
     def covariance(self, mean: Float[Tensor, "*S H"], cov: Float[Tensor, "*S H H"]) -> Float[Tensor, "*S H H"]:
-        """Cov σ(a) for a ~ N(mean, cov): each pair once."""
-        size = mean.shape[-1]
-        var = cov.diagonal(dim1=-2, dim2=-1)
-        first, second = torch.triu_indices(size, size, offset=1, device=mean.device)
-        pairs = self.pair_covariance(
-            (mean[..., first], mean[..., second]),
-            (var[..., first], var[..., second]),
-            cov[..., first, second],
-        )
-        return _symmetric(self.variance(mean, var), pairs, first, second)
+        """Cov σ(a) for a ~ N(mean, cov)."""
+        var, above = pairs.take_apart(cov)
+        return pairs.assemble(self.variance(mean, var), self.pair_covariances(mean, var, above))
 
     def cross_moment(self, mean: Float[Tensor, "*S H"], cov: Float[Tensor, "*S H H"]) -> Float[Tensor, "*S H H"]:
         """E σ(a)σ(a)ᵀ for a ~ N(mean, cov)."""
         center = self.mean(mean, cov.diagonal(dim1=-2, dim2=-1))
         return self.covariance(mean, cov) + center.unsqueeze(-1) * center.unsqueeze(-2)
-
-
-def _symmetric(diagonal: Tensor, pairs: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """The symmetric matrix with this diagonal and these entries above it."""
-    size = diagonal.shape[-1]
-    place = torch.empty(size, size, dtype=torch.long, device=diagonal.device)
-    place.diagonal().copy_(torch.arange(size))
-    place[first, second] = place[second, first] = size + torch.arange(len(first), device=diagonal.device)
-    return torch.cat([diagonal, pairs], dim=-1)[..., place]

@@ -3,7 +3,7 @@
 from mogul.priors.deep import DeepGPs
 from mogul.priors.inducing import kmeans
 from mogul.priors.kernels import DeepKernel, rbf
-from mogul.priors.means import ConstantMean, LinearMean, Mean, MeanName, principal_directions
+from mogul.priors.means import ConstantMean, LinearMean, Mean, MeanName, mean_by_name, principal_directions
 from mogul.priors.solvers import CIQ, Cholesky, Solver
 from mogul.priors.sparse import IndependentGPs, Prior, randomise
 
@@ -20,6 +20,7 @@ __all__ = [
     "Prior",
     "Solver",
     "kmeans",
+    "mean_by_name",
     "principal_directions",
     "randomise",
     "rbf",

@@ -9,9 +9,13 @@ from torch import Tensor
 
 from mogul.errors import require_positive
 
+_ROWS_PER_CENTRE = 50
+
 
 def kmeans(x: Float[Tensor, "N D"], num_inducing: int, generator: torch.Generator) -> Float[Tensor, "M D"]:
     """Cluster centres of the inputs; the distinct inputs themselves where there are no more than `num_inducing`.
+
+    Of many inputs a random part is clustered: centres of more would hardly differ.
 
     >>> kmeans(torch.eye(3), 10, torch.Generator()).shape
     torch.Size([3, 3])
@@ -20,6 +24,8 @@ def kmeans(x: Float[Tensor, "N D"], num_inducing: int, generator: torch.Generato
     from sklearn.exceptions import ConvergenceWarning
 
     require_positive(num_inducing=num_inducing)
+    if len(x) > (enough := _ROWS_PER_CENTRE * num_inducing):
+        x = x[torch.randperm(len(x), generator=generator)[:enough].to(x.device)]
     distinct: Tensor = torch.unique(x, dim=0)
     if len(distinct) <= num_inducing:
         return distinct

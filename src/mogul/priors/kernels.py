@@ -8,6 +8,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from mogul.nets import TanhNet
+from mogul.priors.fused import scaled_rbf
 
 
 def rbf(num_inputs: int, num_latents: int | None = None, *, ard: bool = True) -> Kernel:
@@ -19,11 +20,31 @@ def rbf(num_inputs: int, num_latents: int | None = None, *, ard: bool = True) ->
     torch.Size([2, 5, 5])
     """
     batch = torch.Size([] if num_latents is None else [num_latents])
-    base = gpytorch.kernels.RBFKernel(ard_num_dims=num_inputs if ard else None, batch_shape=batch)
+    base = gpytorch.kernels.RBFKernel(
+        ard_num_dims=num_inputs if ard else None, batch_shape=batch, lengthscale_constraint=_positive()
+    )
     base.lengthscale = float(num_inputs) ** 0.5
-    kernel = gpytorch.kernels.ScaleKernel(base, batch_shape=batch)
+    kernel = ScaledRBF(base, batch_shape=batch, outputscale_constraint=_positive())
     kernel.outputscale = 1.0
     return kernel
+
+
+def _positive() -> gpytorch.constraints.Positive:
+    """Through the logarithm: a step of Adam then changes a scale by a share of itself.
+
+    With GPyTorch's own softplus, lengthscales far above one move so slowly that they decide when training ends.
+    """
+    return gpytorch.constraints.Positive(transform=torch.exp, inv_transform=torch.log)
+
+
+class ScaledRBF(gpytorch.kernels.ScaleKernel):  # type: ignore[misc]  # GPyTorch has no types
+    """GPyTorch's scaled RBF, with its parameters, priors and constraints, computed by one fused Function."""
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **options: Any) -> Any:
+        """s exp(−½ ‖(x₁ − x₂)/ℓ‖²)."""
+        if diag or options.get("last_dim_is_batch"):
+            return super().forward(x1, x2, diag=diag, **options)
+        return scaled_rbf(x1, x2, self.base_kernel.lengthscale, self.outputscale)
 
 
 class DeepKernel(Kernel):  # type: ignore[misc]  # GPyTorch has no types

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mogul.errors import ConfigError, MogulWarning, NumericalError
+from mogul.priors.fused import whitened_marginals
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,23 @@ class Whitened:
     jitter: float
 
 
+@dataclass(frozen=True)
+class Posterior:
+    """q(v) = N(m, S Sᵀ) of the whitened inducing variables of L GPs; S is lower triangular."""
+
+    mean: Float[Tensor, "L M"]
+    root: Float[Tensor, "L M M"]
+
+
+@dataclass(frozen=True)
+class Update:
+    """What q(v) adds to the prior's mean and variance at N points: Aᵀm, and Σ(SᵀA)² − ΣA²; and the jitter."""
+
+    mean: Float[Tensor, "L N"]
+    var: Float[Tensor, "L N"]
+    jitter: float
+
+
 @runtime_checkable
 class Solver(Protocol):
     """How an inverse square root of K_zz is applied."""
@@ -26,6 +44,18 @@ class Solver(Protocol):
     def whiten(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"]) -> Whitened:
         """K_zz^{-1/2} K_zx, for any square root: whitened inducing variables do not care which."""
         ...
+
+    def update(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"], posterior: Posterior) -> Update:
+        """From the prior's marginals at N points to the posterior's."""
+        ...
+
+
+def update_from(whitened: Whitened, posterior: Posterior) -> Update:
+    """The update, from its formula: for a solver that has no faster way."""
+    cross = whitened.cross
+    mean = (posterior.mean.unsqueeze(-2) @ cross).squeeze(-2)
+    var = (posterior.root.transpose(-1, -2) @ cross).square().sum(-2) - cross.square().sum(-2)
+    return Update(mean, var, whitened.jitter)
 
 
 @dataclass(frozen=True)
@@ -44,6 +74,16 @@ class Cholesky:
             raise ConfigError(f"jitter must be positive; got {self.jitter}. Try 1e-8: it grows only when needed.")
 
     def whiten(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"]) -> Whitened:
+        factor, jitter = self._factor(kzz)
+        return Whitened(torch.linalg.solve_triangular(factor, kzx, upper=False), jitter)
+
+    def update(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"], posterior: Posterior) -> Update:
+        """By the fused Function, whose gradient needs no graph through the factorisation."""
+        with torch.no_grad():
+            factor, jitter = self._factor(kzz)
+        return Update(*whitened_marginals(kzz, kzx, factor, posterior.mean, posterior.root), jitter)
+
+    def _factor(self, kzz: Float[Tensor, "K M M"]) -> tuple[Float[Tensor, "K M M"], float]:
         factor, jitter = self.factorise(kzz)
         start = self._start(kzz.dtype)
         if jitter > start:
@@ -53,7 +93,7 @@ class Cholesky:
                 MogulWarning,
                 stacklevel=2,
             )
-        return Whitened(torch.linalg.solve_triangular(factor, kzx, upper=False), jitter)
+        return factor, jitter
 
     def factorise(
         self, matrix: Float[Tensor, "*K M M"], name: str = "The kernel matrix of the inducing points"
@@ -63,12 +103,13 @@ class Cholesky:
         size = matrix.diagonal(dim1=-2, dim2=-1).mean(-1).detach()
         growth = torch.ones_like(size)
         while True:
-            added = (start * growth * size).unsqueeze(-1).expand(matrix.shape[:-1])
-            factor, info = torch.linalg.cholesky_ex(matrix + torch.diag_embed(added))
+            with_jitter = matrix.clone()
+            with_jitter.diagonal(dim1=-2, dim2=-1).add_((start * growth * size).unsqueeze(-1))
+            factor, info = torch.linalg.cholesky_ex(with_jitter)
             failed = info > 0
             worst = start * float(growth.max())
             if not bool(failed.any()):
-                _require_finite(factor, name)
+                _require_finite(factor.diagonal(dim1=-2, dim2=-1), name)  # what is not finite in a row ends up there
                 return factor, worst
             _require_finite(matrix, name)
             if 10 * worst > self.max_jitter:
@@ -125,3 +166,7 @@ class CIQ:
             gpytorch.settings.max_cg_iterations(self.max_iterations),
         ):
             return Whitened(operator.sqrt_inv_matmul(kzx), self.jitter)
+
+    def update(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"], posterior: Posterior) -> Update:
+        """From the whitened cross-covariance."""
+        return update_from(self.whiten(kzz, kzx), posterior)

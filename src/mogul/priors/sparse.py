@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from mogul.errors import ShapeError, require_positive
 from mogul.marginals import Marginals, standard_normal
+from mogul.posteriors import FullNormal, NormalPosterior, PosteriorName
 from mogul.priors.means import Mean, MeanName, mean_by_name
-from mogul.priors.solvers import Cholesky, Solver
+from mogul.priors.solvers import Cholesky, Posterior, Solver
 
 
 @runtime_checkable
@@ -97,12 +98,12 @@ class IndependentGPs(nn.Module):
     def forward(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
         """Marginals of q(F) at x, in closed form; the draws are for deep priors only."""
         rows = x.reshape(-1, x.shape[-1])
-        cross = self._cross(rows)
-        mean = self.mean(rows) + self._project(cross).T
+        update = self.solver.update(*self._covariances(rows), Posterior(self.variational_mean, self._root()))
+        self.jitter = update.jitter
+        mean = self.mean(rows) + update.mean.T
         # Without the extra axis, GPyTorch takes L variances at N = L points for a matrix, and keeps its diagonal.
         prior_var = self.kernel(rows.unsqueeze(0), diag=True) + self._white_noise().unsqueeze(-1)
-        explained = (self._root().transpose(-1, -2) @ cross).square().sum(-2) - cross.square().sum(-2)
-        var = (prior_var + explained).T.clamp_min(torch.finfo(x.dtype).tiny)
+        var = (prior_var + update.var).T.clamp_min(torch.finfo(x.dtype).tiny)
         shape = (*x.shape[:-1], self.num_latents)
         return Marginals(mean.reshape(shape), var.expand(mean.shape).reshape(shape))
 
@@ -131,6 +132,10 @@ class IndependentGPs(nn.Module):
         pattern = "lnm,slm->sln" if x.dim() == 2 else "slnm,slm->sln"
         return (mean + torch.einsum(pattern, root.to(noise), noise)).transpose(-1, -2)
 
+    def posteriors(self) -> dict[PosteriorName, NormalPosterior]:
+        """q(v)."""
+        return {"inducing": FullNormal(self.variational_mean, self.variational_root)}
+
     def kl(self) -> Float[Tensor, ""]:
         """½ (‖m‖² + ‖S‖² − M) − Σ log |Sᵢᵢ|, summed over GPs."""
         root = self._root()
@@ -155,13 +160,15 @@ class IndependentGPs(nn.Module):
 
     def _cross(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "K M N"]:
         """A = K_zz^{-1/2} K_zx, for each GP, or one for all where the kernel is shared."""
-        z = self.inducing_points
-        kzz, kzx = self.kernel(z).to_dense(), self.kernel(z, x).to_dense()
-        if kzz.dim() == 2:
-            kzz, kzx = kzz.unsqueeze(0), kzx.unsqueeze(0)
-        whitened = self.solver.whiten(kzz, kzx)
+        whitened = self.solver.whiten(*self._covariances(x))
         self.jitter = whitened.jitter
         return whitened.cross
+
+    def _covariances(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "K M M"], Float[Tensor, "K M N"]]:
+        """K_zz and K_zx."""
+        z = self.inducing_points
+        kzz, kzx = self.kernel(z).to_dense(), self.kernel(z, x).to_dense()
+        return (kzz.unsqueeze(0), kzx.unsqueeze(0)) if kzz.dim() == 2 else (kzz, kzx)
 
     def _project(self, cross: Float[Tensor, "*S K M N"]) -> Float[Tensor, "*S L N"]:
         return (self.variational_mean.unsqueeze(-2) @ cross).squeeze(-2)

@@ -5,6 +5,20 @@ from mogul.training.fit import fit
 from mogul.training.fitted import Fitted, FittedLatent
 from mogul.training.history import EpochRecord, History
 from mogul.training.run import Run
-from mogul.training.updates import NoiseUpdate, Update
+from mogul.training.stopping import Stopping
+from mogul.training.updates import NaturalGradient, NoiseUpdate, Step, Update
 
-__all__ = ["EpochRecord", "Fitted", "FittedLatent", "History", "NoiseUpdate", "Run", "TrainingConfig", "Update", "fit"]
+__all__ = [
+    "EpochRecord",
+    "Fitted",
+    "FittedLatent",
+    "History",
+    "NaturalGradient",
+    "NoiseUpdate",
+    "Run",
+    "Step",
+    "Stopping",
+    "TrainingConfig",
+    "Update",
+    "fit",
+]

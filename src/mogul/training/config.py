@@ -8,6 +8,7 @@ import torch
 
 from mogul.errors import ConfigError, require_natural, require_positive, unknown_name
 from mogul.objective import Analytic, Expectation
+from mogul.training.stopping import Stopping
 from mogul.training.updates import Update
 
 Precision = Literal["float32", "float64"]
@@ -28,6 +29,7 @@ class TrainingConfig:
         start_epochs: how long each start is trained before the choice; they count towards `epochs`.
         expectation: `Analytic()` or `MonteCarlo(num_samples)`.
         updates: closed-form updates of some parameters after each step; Adam leaves those alone.
+        stopping: when to go on to the next rate, and to end, before the epochs are over; None uses them all.
         precision: of all arithmetic.
         seed: of everything random: the same seed gives the same result.
 
@@ -46,6 +48,7 @@ class TrainingConfig:
     start_epochs: int = 20
     expectation: Expectation = field(default_factory=Analytic)
     updates: tuple[Update, ...] = ()
+    stopping: Stopping | None = None
     precision: Precision = "float64"
     seed: int = 0
 
@@ -79,6 +82,11 @@ class TrainingConfig:
         """The learning rate during this epoch, counted from 0."""
         passed = sum(epoch >= round(share * self.epochs) for share in self.milestones)
         return self.learning_rate * self.decay**passed
+
+    def next_change(self, epoch: int) -> int:
+        """The first epoch after this one with another rate, or the end."""
+        changes = [round(share * self.epochs) for share in sorted(self.milestones)]
+        return next((change for change in changes if change > epoch), self.epochs)
 
     def kl_weight_at(self, epoch: int) -> float:
         """The weight of the KL during this epoch, counted from 0."""

@@ -16,6 +16,7 @@ from mogul.inputs import Latent
 from mogul.metrics import NUM_INNER, NUM_OUTER, Scores, score
 from mogul.model import Model
 from mogul.prediction import Prediction, predict
+from mogul.predictor import FittedPredictor
 from mogul.training.history import History
 from mogul.training.inference import InferenceConfig, importance_weighted_bound, infer_inputs
 
@@ -46,6 +47,10 @@ class Fitted:
         with torch.no_grad():
             draws = self.model.sample_joint(self._standardised(x), num_samples, generator)
         return self.scaling.outputs.undo(draws.double().cpu().numpy())
+
+    def predictor(self, num_samples: int = 32, seed: int = 0, precision: torch.dtype | None = None) -> FittedPredictor:
+        """A frozen copy for quick predictions at x, in the user's units; draws are for deep models."""
+        return FittedPredictor(self.model.predictor(num_samples, seed, precision), self.scaling, self.input_names)
 
     def evaluate(
         self, data: Dataset, *, standardised: bool = False, num_samples: int = NUM_OUTER * NUM_INNER, seed: int = 0

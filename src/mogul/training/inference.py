@@ -89,7 +89,7 @@ def importance_weighted_bound(
     """log (1/S) Σ p(y | x_s, f_s) p(x_s)/q(x_s) per row: at least the ELBO's row in expectation, and tighter with S."""
     q = latent.marginals()
     x = q.sample(num_samples, generator)
-    noise = model.head.noise.var
+    noise = model.noise_var
     components = model.components(x, num_samples, generator)
     log_likelihood = _log_normal(batch.y, components.mean, components.var + noise) * batch.observed
     zero, one = torch.zeros_like(q.mean), torch.ones_like(q.var)

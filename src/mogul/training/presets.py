@@ -1,23 +1,32 @@
 """Named ways to train."""
 
+import math
 from typing import Literal, get_args
 
 from mogul.errors import unknown_name
 from mogul.models import Name
 from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.training.config import TrainingConfig
+from mogul.training.stopping import Stopping
 from mogul.training.updates import NoiseUpdate
 
 PresetName = Literal["default", "paper"]
 
 
-def preset(name: str, model: str, seed: int = 0) -> TrainingConfig:
+# The default's budget, in steps: enough for most data, and `Stopping` ends sooner where it is too much.
+_STEPS, _MIN_EPOCHS, _MAX_EPOCHS = 1000, 20, 200
+# Beyond so many rows random starts hardly differ, and single precision is as good (docs/performance.md) and faster.
+_FEW_ROWS = 2500
+
+
+def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000) -> TrainingConfig:
     """The configuration of this name for a model.
 
     Args:
         name: `paper` (the paper's protocol: appendix, Experimental Details) or `default`.
         model: one of `mogul.models.names()`.
         seed: of everything random.
+        num_rows: how many rows there are to train on; the default way depends on it.
 
     Example:
         >>> preset("paper", "n-mogp").expectation
@@ -25,11 +34,31 @@ def preset(name: str, model: str, seed: int = 0) -> TrainingConfig:
     """
     match name:
         case "default":
-            return TrainingConfig(seed=seed, updates=(NoiseUpdate(),), expectation=_closed_form(model))
+            return _default(model, seed, num_rows)
         case "paper":
             return _paper(model, seed)
         case _:
             raise unknown_name("preset", name, get_args(PresetName))
+
+
+def _default(model: str, seed: int, num_rows: int) -> TrainingConfig:
+    """A budget of steps, closed-form noise; several starts and double precision for few rows."""
+    few = num_rows <= _FEW_ROWS
+    recipe = Name.parse(model).recipe
+    batch_size = 250 if few else recipe.batch_size
+    epochs = min(_MAX_EPOCHS, max(_MIN_EPOCHS, _STEPS // math.ceil(num_rows / batch_size)))
+    return TrainingConfig(
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=0.03 if few else 0.02,
+        anneal_epochs=min(recipe.anneal_epochs, epochs // 5),
+        num_starts=5 if few else 1,
+        expectation=_closed_form(model),
+        updates=(NoiseUpdate(),),
+        stopping=Stopping(),
+        precision="float64" if few else "float32",
+        seed=seed,
+    )
 
 
 def _paper(model: str, seed: int) -> TrainingConfig:

@@ -13,13 +13,25 @@ from mogul.model import Model
 from mogul.objective import Elbo, ElboTerms
 from mogul.training.config import TrainingConfig
 from mogul.training.history import EpochRecord
+from mogul.training.stopping import held_out_score
+from mogul.training.updates import Step
 
 
 class Run:
-    """A model with its optimiser, its random generator and its history; `train` may be called again to go on."""
+    """A model with its optimiser, its random generator and its history; `train` may be called again to go on.
+
+    The rate and the weight of the KL follow a clock that counts epochs, and jumps to the next change of the rate when
+    the one at hand no longer helps.
+    """
 
     def __init__(
-        self, model: Model, data: Batch, config: TrainingConfig, generator: torch.Generator, start: int = 0
+        self,
+        model: Model,
+        data: Batch,
+        config: TrainingConfig,
+        generator: torch.Generator,
+        start: int = 0,
+        held_out: Batch | None = None,
     ) -> None:
         self.model = model
         self.start = start
@@ -30,29 +42,61 @@ class Run:
         self._elbo = Elbo(config.expectation, num_data=len(data))
         owned = {parameter for update in config.updates for parameter in update.owns(model)}
         free = [parameter for parameter in model.parameters() if parameter not in owned]
-        self._optimiser = torch.optim.Adam(free, lr=config.learning_rate)
+        self._optimiser = torch.optim.Adam(free, lr=config.learning_rate, fused=True)
+        self._num_steps = 0
+        self._held_out = held_out
+        self._clock = 0
+        self._watched: list[float] = []  # since the rate last changed
+        self._best_score = -math.inf
+        self._best_state: dict[str, torch.Tensor] = {}
 
     def train(self, until: int, on_epoch: Callable[[EpochRecord], None]) -> None:
-        """Go on until so many epochs have been done in all."""
+        """Go on until the clock stands at so many epochs; at the end, the best state on held-out rows is put back."""
         self.model.train()
-        for epoch in range(len(self.records), until):
-            self.records.append(self._epoch(epoch))
+        while self._clock < until:
+            self.records.append(self._epoch(self._clock))
+            self._tick()
             on_epoch(self.records[-1])
+        if self._best_state and self._clock >= self._config.epochs:
+            self.model.load_state_dict(self._best_state)
         self.model.eval()
+
+    def _tick(self) -> None:
+        """Move the clock on by an epoch, or further when the rate at hand no longer helps."""
+        record, stopping = self.records[-1], self._config.stopping
+        change = self._config.next_change(self._clock)
+        self._clock += 1
+        if stopping is not None and record.kl_weight == 1:
+            self._watched.append(self._score(record))
+            if stopping.is_flat(self._watched):
+                self._clock = change
+        if self._clock == change:
+            self._watched.clear()
+
+    def _score(self, record: EpochRecord) -> float:
+        """What stopping watches, per observed output value; the best state so far is kept where rows are held out."""
+        if self._held_out is None:
+            return record.elbo / max(1, int(self._data.observed.sum()))
+        score = held_out_score(self.model, self._held_out, self._generator)
+        if score > self._best_score:
+            self._best_score = score
+            self._best_state = {name: value.clone() for name, value in self.model.state_dict().items()}
+        return score
 
     @property
     def objective(self) -> float:
         """The training objective in the last epoch, with the full weight of the KL: what starts are compared by."""
         return self.records[-1].elbo
 
-    def _epoch(self, epoch: int) -> EpochRecord:
+    def _epoch(self, clock: int) -> EpochRecord:
         began = time.perf_counter()
-        rate, kl_weight = self._config.rate_at(epoch), self._config.kl_weight_at(epoch)
+        epoch = len(self.records)
+        rate, kl_weight = self._config.rate_at(clock), self._config.kl_weight_at(clock)
         for group in self._optimiser.param_groups:
             group["lr"] = rate
         sums = torch.zeros(4, dtype=torch.float64)
         for batch in self._data.minibatches(self._config.batch_size, self._generator):
-            terms = self._step(batch, kl_weight, epoch)
+            terms = self.step(batch, kl_weight)
             # Weighting by rows makes the epoch's mean that of the whole data set, whatever the size of the last batch.
             sums += len(batch) / len(self._data) * _values(terms)
         elbo, ell, kl, log_prior = sums.tolist()
@@ -69,25 +113,27 @@ class Run:
             seconds=time.perf_counter() - began,
         )
 
-    def _step(self, batch: Batch, kl_weight: float, epoch: int) -> ElboTerms:
-        self._optimiser.zero_grad()
+    def step(self, batch: Batch, kl_weight: float = 1.0) -> ElboTerms:
+        """One step on a batch: Adam for most, closed-form updates for what they own."""
+        self.model.zero_grad()
         terms = self._elbo(self.model, batch, self._generator)
         # Per datum here only: Adam's ε should mean the same for every size of data set.
         loss = -terms.total(kl_weight) / len(self._data)
-        self._require_finite(loss.item(), "The training objective", epoch)
+        self._require_finite(loss.item(), "The training objective")
         loss.backward()  # type: ignore[no-untyped-call]  # torch's own
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
-        self._require_finite(float(nn.utils.get_total_norm(gradients)), "The gradient's norm", epoch)
+        self._require_finite(float(nn.utils.get_total_norm(gradients)), "The gradient's norm")
         self._optimiser.step()
         for update in self._config.updates:
-            update.apply(self.model, batch, terms)
+            update.apply(self.model, Step(self._num_steps, batch, terms, len(self._data)))
+        self._num_steps += 1
         return terms
 
-    def _require_finite(self, value: float, name: str, epoch: int) -> None:
+    def _require_finite(self, value: float, name: str) -> None:
         if not math.isfinite(value):
             raise NumericalError(
-                f"{name} must be finite; it is {value} in epoch {epoch + 1}. "
-                f"Lower learning_rate (now {self._config.rate_at(epoch):.2g}), or train in float64."
+                f"{name} must be finite; it is {value} in epoch {len(self.records) + 1}. "
+                f"Lower learning_rate (now {self._config.rate_at(self._clock):.2g}), or train in float64."
             )
 
 

@@ -1,0 +1,173 @@
+"""From results.json to docs/performance.md: what was asked for, what was reached, how it is measured."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Results = Mapping[str, float | str]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure with its bound; `lower_is_better` says which side of it is good."""
+
+    key: str
+    what: str
+    bound: float
+    lower_is_better: bool
+    measured: str
+    strict: bool = False
+
+    @property
+    def asked(self) -> str:
+        """The bound in words."""
+        sign = ("<" if self.strict else "≤") if self.lower_is_better else "≥"
+        return f"{sign} {self.bound:g}"
+
+    def met(self, value: float) -> bool:
+        """Whether the value is on the good side."""
+        if self.strict:
+            return value < self.bound
+        return value <= self.bound if self.lower_is_better else value >= self.bound
+
+
+_STEP = "Median of interleaved steps of both sides in one process: 21 → 14, L = 7, M = 400, B = 500, float32."
+_OWN = "The same, closed-form expectations, over our own MOGP step."
+_BAXTER = "N-SBGPRN, defaults, one start, 20 epochs, on the random split of seed 0; standardised units."
+_TRAJECTORY = "The same, trained on trajectories 1–8 and tested on 9–10."
+_ROW = "Median of 300 interleaved calls: mean and std of one row, noise included."
+
+FIGURES = (
+    Figure("step_speedup", "training step, MOGP, × faster than GPyTorch's LMC as it comes", 3.0, False, _STEP),
+    Figure(
+        "gemm_fraction",
+        "the same, share of the machine's GEMM rate",
+        0.45,
+        False,
+        "FLOP of the plain whitened algorithm (`benchmarks.steps.step_flops`) over time and over the best rate of "
+        "square float32 products timed between the steps.",
+    ),
+    Figure("n_mogp_step_ratio", "N-MOGP step over own MOGP step", 1.35, True, _OWN),
+    Figure("n_sbgprn_step_ratio", "N-SBGPRN step over own MOGP step", 1.35, True, _OWN),
+    Figure(
+        "time_to_ll_speedup",
+        "time to test LL 15.6 on Kuka, MOGP without linear mean, × faster than GPyTorch's LMC",
+        10,
+        False,
+        "Wall time with k-means, without evaluation after each epoch; the peer has no noise floor and the best of "
+        "three learning rates.",
+    ),
+    Figure(
+        "epochs_to_target",
+        "epochs to LL ≥ 45.0 and MRMSE ≤ 0.090 on Kuka, N-SBGPRN",
+        10,
+        True,
+        "Defaults, one start, scores on the test rows after each epoch.",
+    ),
+    Figure("f_baxter_ll", "LL on F-Baxter", 49.3, False, _BAXTER),
+    Figure("f_baxter_mrmse", "MRMSE on F-Baxter", 0.037, True, _BAXTER),
+    Figure("kuka_trajectory_ll", "LL on Kuka by trajectory", 42.5, False, _TRAJECTORY),
+    Figure("f_baxter_trajectory_ll", "LL on F-Baxter by trajectory", 48.8, False, _TRAJECTORY),
+    Figure(
+        "predict_speedup",
+        "mean and std of 100,000 rows, × faster than GPyTorch's LMC",
+        5,
+        False,
+        "Median of interleaved passes; the peer in chunks of the size that it is fastest with.",
+    ),
+    Figure("latency_ms", "one row, milliseconds", 0.3, True, _ROW),
+    Figure("latency_speedup", "one row, × faster than GPyTorch's LMC", 20, False, _ROW),
+    Figure(
+        "wide_peak_gb",
+        "P = 10,000 outputs, L = 20, M = 400, B = 500: peak memory of training steps, GB",
+        3,
+        True,
+        "Peak resident memory of a process of its own.",
+        strict=True,
+    ),
+    Figure(
+        "n_growth",
+        "step time at N = 10⁷ over that at N = 10⁴ rows",
+        1.1,
+        True,
+        "Rows memory-mapped, a random batch gathered in each step, interleaved.",
+    ),
+    Figure(
+        "n_growth_memory",
+        "peak memory at N = 10⁷ over that at N = 10⁴ rows",
+        1.1,
+        True,
+        "The same steps, each in a process of its own; cached pages of the mapped file are not counted.",
+    ),
+)
+
+_AXES = {"m": "M", "l": "L", "p": "P", "h": "H", "b": "B"}
+
+
+def performance_page(results: Results) -> str:
+    """The page, in Markdown."""
+    table = ["| figure | asked for | reached | | how it is measured |", "|---|---|---|---|---|"]
+    table += [_line(figure, results) for figure in FIGURES]
+    parts = [
+        "# Performance",
+        "Written by `make bench` from `benchmarks/results.json`. Times vary with the machine; ratios in one run less.",
+        _machine(results),
+        "\n".join(table),
+        *_notes(results),
+        *_growth(results),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _line(figure: Figure, results: Results) -> str:
+    value = results.get(figure.key)
+    if not isinstance(value, int | float):
+        return f"| {figure.what} [`{figure.key}`] | {figure.asked} | not measured | | {figure.measured} |"
+    mark = "yes" if _succeeded(figure.key, results) and figure.met(value) else "**no**"
+    return f"| {figure.what} [`{figure.key}`] | {figure.asked} | {value:.4g} | {mark} | {figure.measured} |"
+
+
+def _succeeded(key: str, results: Results) -> bool:
+    """A bound that was run into is no success, whatever its size."""
+    return key != "epochs_to_target" or results.get("epochs_to_target_reached") == 1
+
+
+def _machine(results: Results) -> str:
+    peak = results.get("gemm_peak_gflops")
+    gemm = f"{peak:.0f} GFLOP/s" if isinstance(peak, int | float) else "not measured"
+    return (
+        f"Machine: {results.get('machine_cores', '?')} cores, {results.get('machine_threads', '?')} threads; float32 "
+        f"GEMM peak {gemm}; torch {results.get('torch_version', '?')}, GPyTorch {results.get('gpytorch_version', '?')}."
+    )
+
+
+def _notes(results: Results) -> list[str]:
+    notes = []
+    if results.get("time_to_ll_reached") == 0:
+        notes.append("We did not reach LL 15.6 ourselves, so `time_to_ll_speedup` is 0.")
+    elif results.get("time_to_ll_peer_reached") == 0:
+        seconds = results["time_to_ll_peer_seconds"]
+        notes.append(
+            f"GPyTorch's LMC did not reach LL 15.6 within {seconds:.0f} s of training at any of the three learning "
+            "rates, so `time_to_ll_speedup` is a lower limit."
+        )
+    if "step_speedup_float32_peer" in results:
+        notes.append(
+            "As it comes, GPyTorch factorises in float64 even for float32 models; told to stay in float32, its step "
+            f"is {results['step_speedup_float32_peer']:.2f} × ours in time [`step_speedup_float32_peer`]."
+        )
+    if "n_growth_resident" in results:
+        notes.append(
+            f"With the cached pages of the mapped file, peak memory grows {results['n_growth_resident']:.2f} × from "
+            "10⁴ to 10⁷ rows [`n_growth_resident`]; the system drops those pages when it needs them."
+        )
+    return notes
+
+
+def _growth(results: Results) -> list[str]:
+    lines = ["## Growth of a training step", "| size | milliseconds at each value |\n|---|---|"]
+    for axis, name in _AXES.items():
+        found = {key: value for key, value in results.items() if key.startswith(f"growth_{axis}_")}
+        if found:
+            cells = [f"{key.split('_')[2]}: {value:.0f}" for key, value in found.items()]
+            lines[-1] += f"\n| {name} | {' · '.join(cells)} |"
+    return lines if "\n| " in lines[-1] else []

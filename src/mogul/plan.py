@@ -1,0 +1,127 @@
+"""The parts that models are composed of, in the sizes asked for, each at its random start."""
+
+from dataclasses import dataclass
+
+import torch
+from gpytorch.kernels import Kernel
+from jaxtyping import Float
+from torch import Tensor
+
+from mogul.heads import (
+    BayesianMixing,
+    CorrelatedMixing,
+    Features,
+    GaussianNoise,
+    GPMixing,
+    Head,
+    Mixing,
+    NetMixing,
+    Neural,
+)
+from mogul.inputs import Inputs, Latent, Observed
+from mogul.nonlinearities import Nonlinearity
+from mogul.priors import (
+    ConstantMean,
+    DeepGPs,
+    DeepKernel,
+    IndependentGPs,
+    MeanName,
+    Solver,
+    kmeans,
+    mean_by_name,
+    randomise,
+    rbf,
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a composition needs: where inputs are or start, sizes, choices, the generator of the random start."""
+
+    x: Float[Tensor, "N D"]
+    num_outputs: int
+    num_latents: int
+    layers: tuple[tuple[int, int], ...]
+    num_hidden: int
+    num_inducing: int
+    num_mixing_inducing: int
+    nonlinearity: Nonlinearity
+    deep_kernel: bool
+    latent: bool
+    inner_mean: MeanName | None
+    dropout: float
+    correlated_mixing: bool
+    solver: Solver | None
+    latent_mean: MeanName | None
+    generator: torch.Generator
+
+    def inputs(self) -> Inputs:
+        """Given inputs, or latent ones that start at x."""
+        return Latent(self.x) if self.latent else Observed()
+
+    def kernel(self, num_latents: int | None) -> Kernel:
+        """An RBF on the inputs, deep if wished; one lengthscale per input, or one for all latent inputs."""
+        kernel = rbf(self.x.shape[1], num_latents, ard=not self.latent)
+        return DeepKernel(kernel, self.x.shape[1], self.generator) if self.deep_kernel else kernel
+
+    def gps(self, mean: MeanName, white_noise: float | None = None) -> IndependentGPs:
+        """L sparse GPs on the inputs, with k-means inducing points, at a random start; `mean` is the paper's."""
+        return self._first_layer(self.num_latents, self.num_inducing, self.latent_mean or mean, white_noise)
+
+    def _first_layer(
+        self, num_latents: int, num_inducing: int, mean: MeanName, white_noise: float | None = None
+    ) -> IndependentGPs:
+        points = kmeans(self.x, num_inducing, self.generator)
+        kernel = self.kernel(num_latents)
+        start = mean_by_name(mean, self.x, num_latents)
+        gps = IndependentGPs(kernel, points, num_latents, mean=start, white_noise=white_noise, solver=self.solver)
+        return randomise(gps, self.generator, spread=0.1, scale=0.1)
+
+    def _next_layer(self, num_inputs: int, num_latents: int, num_inducing: int, mean: MeanName) -> IndependentGPs:
+        """GPs with inducing points of their own, which start at random: what they live on is not known yet."""
+        points = torch.randn((num_latents, num_inducing, num_inputs), generator=self.generator).to(self.x)
+        kernel = rbf(num_inputs, num_latents, ard=not self.latent)
+        gps = IndependentGPs(kernel, points, num_latents, mean=mean, solver=self.solver)
+        return randomise(gps, self.generator, spread=0.1, scale=0.1)
+
+    def deep_gps(self, mean: MeanName) -> DeepGPs:
+        """Two layers, or as many as were asked for."""
+        outer = self.latent_mean or mean
+        inner = self.inner_mean or outer
+        means = [inner] * (len(self.layers) - 1) + [outer]
+        layers = [self._first_layer(*self.layers[0], means[0])]
+        for (below, _), (num_latents, num_inducing), chosen in zip(
+            self.layers[:-1], self.layers[1:], means[1:], strict=True
+        ):
+            layers.append(self._next_layer(below, num_latents, num_inducing, chosen))
+        return DeepGPs(*layers)
+
+    @property
+    def num_top_latents(self) -> int:
+        """GPs in the last layer of a deep model."""
+        return self.layers[-1][0]
+
+    def hidden_units(self, num_latents: int) -> Neural:
+        """H hidden units on top of latent functions."""
+        return Neural(self.nonlinearity, num_latents, self.num_hidden, self.generator)
+
+    def bayesian_mixing(self, features: Features) -> BayesianMixing:
+        """One P × H matrix, with a posterior."""
+        kind = CorrelatedMixing if self.correlated_mixing else BayesianMixing
+        return kind(self.num_outputs, features.num_features, self.generator)
+
+    def net_mixing(self, features: Features) -> NetMixing:
+        """A P × H matrix by a net."""
+        return NetMixing(self.x.shape[1], self.num_outputs, features.num_features, self.generator, dropout=self.dropout)
+
+    def gp_mixing(self, features: Features) -> GPMixing:
+        """A P × H matrix of GPs that share their kernel and inducing points, constant where training starts."""
+        num_gps = self.num_outputs * features.num_features
+        points = kmeans(self.x, self.num_mixing_inducing, self.generator)
+        start = torch.randn(num_gps, generator=self.generator).to(points) / features.num_features**0.5
+        gps = IndependentGPs(self.kernel(None), points, num_gps, mean=ConstantMean(start), solver=self.solver)
+        return GPMixing(randomise(gps, self.generator, spread=0.1, scale=0.1), self.num_outputs)
+
+    def head(self, features: Features, mixing: Mixing) -> Head:
+        """Features and mixing with the paper's noise."""
+        return Head(features, mixing, GaussianNoise(self.num_outputs))

@@ -1,0 +1,102 @@
+"""Normal posteriors and their natural-gradient steps, from ordinary gradients of the ELBO.
+
+For q = N(m, S Sᵀ) with S lower triangular, let g and T be the ELBO's gradients with respect to m and S (T lower
+triangular, too) and X the symmetric matrix with the lower triangle of SᵀT. A step of length γ along the natural
+gradient of the ELBO takes the precision P to P − 2γ ∂ELBO/∂Σ, which is S⁻ᵀ(I − γX)S⁻¹. So, with I − γX = U Uᵀ,
+
+    S ← S U⁻ᵀ          m ← m + γ S Sᵀ g       (with the new S)
+
+for an upper triangular U. For a conjugate model and γ = 1 this is the exact posterior. A diagonal q is the same, number
+by number.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+# A step that leaves the cone of positive definite matrices is halved, at most so often; then it is left out.
+_MAX_HALVINGS = 10
+# Just inside the cone a variance would grow without bound: no step multiplies a standard deviation by more than 1000.
+_SMALLEST_PIVOT = 1e-3
+
+
+@dataclass(frozen=True)
+class FullNormal:
+    """A batch of posteriors N(m, S Sᵀ), by their parameters; of the roots, only lower triangles count."""
+
+    mean: nn.Parameter
+    root: nn.Parameter
+
+    @torch.no_grad()
+    def step(self, rate: float, num_data: int) -> None:
+        """One step, from the gradients of −ELBO/num_data that the parameters hold."""
+        mean_gradient, root_gradient = _ascent(self.mean, num_data), _ascent(self.root, num_data).tril()
+        root = self.root.tril()
+        product = (root.transpose(-1, -2) @ root_gradient).tril()
+        symmetric = product + product.tril(-1).transpose(-1, -2)
+        upper, rates = _factor_within_cone(symmetric, rate)
+        # S U⁻ᵀ solves Z Uᵀ = S.
+        moved = torch.linalg.solve_triangular(upper.transpose(-1, -2), root, upper=False, left=False)
+        direction = moved @ (moved.transpose(-1, -2) @ mean_gradient.unsqueeze(-1))
+        self.root.copy_(moved)
+        # Where no step is possible the gradient may hold anything, NaN too.
+        moves = (rates > 0)[..., None]
+        self.mean.add_(torch.where(moves, rates[..., None] * direction.squeeze(-1), 0.0))
+
+
+@dataclass(frozen=True)
+class DiagonalNormal:
+    """Independent posteriors N(m, s²), by m and log s."""
+
+    mean: nn.Parameter
+    log_scale: nn.Parameter
+
+    @torch.no_grad()
+    def step(self, rate: float, num_data: int) -> None:
+        """One step, from the gradients of −ELBO/num_data that the parameters hold."""
+        mean_gradient, scale_gradient = _ascent(self.mean, num_data), _ascent(self.log_scale, num_data)
+        # 1 − γ x must stay positive: where it would fall below a half, the step is shortened.
+        rates = torch.minimum(torch.full_like(scale_gradient, rate), 0.5 / scale_gradient.clamp_min(1e-30))
+        self.log_scale.sub_(0.5 * torch.log1p(-rates * scale_gradient))
+        # All means of a row move at once, each as if the others stood still: H of them may overshoot H-fold.
+        self.mean.add_(rates / self.mean.shape[-1] * torch.exp(2 * self.log_scale) * mean_gradient)
+
+
+NormalPosterior = FullNormal | DiagonalNormal
+PosteriorName = Literal["inducing", "mixing", "biases"]
+
+
+@runtime_checkable
+class HoldsPosteriors(Protocol):
+    """A module with Normal posteriors that natural gradients may train."""
+
+    def posteriors(self) -> dict[PosteriorName, NormalPosterior]:
+        """Those held here, not in submodules."""
+        ...
+
+
+def _ascent(parameter: nn.Parameter, num_data: int) -> Tensor:
+    """The ELBO's gradient from that of the loss."""
+    return torch.zeros_like(parameter) if parameter.grad is None else -num_data * parameter.grad
+
+
+def _factor_within_cone(
+    symmetric: Float[Tensor, "*K M M"], rate: float
+) -> tuple[Float[Tensor, "*K M M"], Float[Tensor, "*K"]]:
+    """Upper triangular U with U Uᵀ = I − γX, and for each matrix the γ it took: halved until there is such a U."""
+    identity = torch.eye(symmetric.shape[-1]).to(symmetric)
+    rates = symmetric.new_full(symmetric.shape[:-2], rate)
+    for _ in range(_MAX_HALVINGS):
+        target = identity - rates[..., None, None] * symmetric
+        # Cholesky of the matrix with rows and columns in reverse gives the upper factor.
+        factor, info = torch.linalg.cholesky_ex(target.flip(-2, -1))
+        pivots = factor.diagonal(dim1=-2, dim2=-1)
+        failed = (info > 0) | ~(pivots > _SMALLEST_PIVOT).all(-1)  # NaN fails, too
+        if not bool(failed.any()):
+            return factor.flip(-2, -1), rates
+        rates = torch.where(failed, 0.5 * rates, rates)
+    rates = torch.where(failed, 0.0, rates)
+    return torch.where(failed[..., None, None], identity, factor.flip(-2, -1)), rates

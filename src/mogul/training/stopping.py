@@ -1,0 +1,67 @@
+"""When training has given what it can."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from mogul.data import Batch
+from mogul.errors import ConfigError, require_positive
+from mogul.model import Model
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """Ends each learning rate when it no longer helps, and training with the last of them.
+
+    What is watched is the ELBO, or the log likelihood of rows held out of training; then the best state is kept, too.
+
+    Args:
+        patience: the means over so many epochs and over as many before them are compared.
+        tolerance: the least gain that counts, in nats per observed output value.
+        held_out: share of the rows that are held out; 0 watches the ELBO.
+
+    Example:
+        >>> Stopping(patience=2).is_flat([0.0, 1.0, 1.0, 1.0]), Stopping(patience=2).is_flat([0.0, 1.0, 1.0, 1.0, 1.0])
+        (False, True)
+    """
+
+    patience: int = 4
+    tolerance: float = 2e-3
+    held_out: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_positive(patience=self.patience)
+        if not 0 <= self.held_out < 1:
+            raise ConfigError(f"held_out must be in [0, 1); got {self.held_out}. 0.1 holds out a tenth of the rows.")
+
+    def is_flat(self, values: Sequence[float]) -> bool:
+        """Whether the last epochs are no better than those before them."""
+        recent, before = values[-self.patience :], values[-2 * self.patience : -self.patience]
+        if len(before) < self.patience:
+            return False
+        return (sum(recent) - sum(before)) / self.patience < self.tolerance
+
+    def split(self, data: Batch, generator: torch.Generator) -> tuple[Batch, Batch | None]:
+        """Rows to train on, and rows to watch, if any are held out."""
+        num_held_out = round(self.held_out * len(data))
+        if not num_held_out:
+            return data, None
+        order = torch.randperm(len(data), generator=generator)
+        return data.rows(order[num_held_out:]), data.rows(order[:num_held_out])
+
+
+@torch.no_grad()
+def held_out_score(model: Model, rows: Batch, generator: torch.Generator, num_samples: int = 10) -> float:
+    """Log likelihood per observed output value, by the predictive mean and variance."""
+    was_training = model.training
+    model.eval()
+    total, count = 0.0, int(rows.observed.sum())
+    for part in torch.arange(len(rows)).split(1000):  # type: ignore[no-untyped-call]  # torch's own
+        some = rows.rows(part)
+        signal = model.moments(some.x, num_samples, generator)
+        normal = torch.distributions.Normal(signal.mean, (signal.var + model.noise_var).sqrt())
+        log_density: torch.Tensor = normal.log_prob(some.y)  # type: ignore[no-untyped-call]  # torch's own
+        total += float((log_density * some.observed).sum())
+    model.train(was_training)
+    return total / max(1, count)

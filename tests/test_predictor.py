@@ -1,0 +1,370 @@
+"""The frozen predictor: the model's own predictions, sooner."""
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
+import gpytorch
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import mogul.predictor
+from mogul.data import Dataset
+from mogul.errors import ConfigError, DataError, ShapeError
+from mogul.heads import BayesianMixing, GaussianNoise, Head, Identity
+from mogul.inputs import Observed
+from mogul.model import Model
+from mogul.models import build, names
+from mogul.output_mean import LinearOutputMean
+from mogul.predictor import Predictor
+from mogul.priors import CIQ, Cholesky, IndependentGPs, randomise
+from mogul.priors.frozen import FrozenAny, FrozenGPs, FrozenRBF, FrozenWarp, freeze_kernel
+from mogul.priors.kernels import DeepKernel, rbf
+from mogul.training import TrainingConfig
+from mogul.training.fit import fit
+
+NUM_INPUTS, NUM_OUTPUTS, NUM_POINTS = 3, 2, 6
+SHALLOW = [name for name in names() if "dgp" not in name]
+DEEP = [name for name in names() if "dgp" in name]
+
+
+def random_model(name: str, dtype: torch.dtype = torch.float64, **options: object) -> Model:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(30, NUM_INPUTS, generator=generator, dtype=dtype)
+    y = torch.sin(x[:, :NUM_OUTPUTS]) + 2
+    plane = LinearOutputMean.fit(x.double().numpy(), y.double().numpy())
+    sizes = {"num_inducing": 7, "num_top_inducing": 5, "num_mixing_inducing": 6, "num_hidden": 4, **options}
+    model = build(name, x, NUM_OUTPUTS, generator, output_mean=plane, **sizes)
+    return perturbed(model, generator)
+
+
+def perturbed(model: Model, generator: torch.Generator) -> Model:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
+    return model
+
+
+def points(dtype: torch.dtype = torch.float64, num_points: int = NUM_POINTS) -> torch.Tensor:
+    return torch.randn(num_points, NUM_INPUTS, generator=torch.Generator().manual_seed(1), dtype=dtype)
+
+
+@torch.no_grad()
+def moments(model: Model, x: torch.Tensor, num_samples: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
+    q = model.eval().moments(x, num_samples, torch.Generator().manual_seed(2))
+    return q.mean, (q.var + model.noise_var).sqrt()
+
+
+def assert_predicts_as(model: Model, tolerance: float = 1e-9) -> Predictor:
+    predictor, x = Predictor.of(model), points(model.noise_var.dtype)
+    for found, expected in zip(predictor.mean_std(x), moments(model, x), strict=True):
+        torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(predictor.mean(x), predictor.mean_std(x)[0], atol=tolerance, rtol=tolerance)
+    return predictor
+
+
+def slopes(predictor: Predictor, x: torch.Tensor, step: float = 1e-5) -> torch.Tensor:
+    steps = step * torch.eye(x.shape[1], dtype=x.dtype)
+    return torch.stack([(predictor.mean(x + each) - predictor.mean(x - each)) / (2 * step) for each in steps], -1)
+
+
+class TestShallow:
+    """Closed-form models."""
+
+    @pytest.mark.parametrize("name", SHALLOW)
+    def test_equals_the_model(self, name):
+        assert_predicts_as(random_model(name))
+
+    def test_equals_the_model_where_q_is_wider_than_the_prior(self):
+        model = random_model("mogp")
+        with torch.no_grad():
+            model.prior.variational_root.mul_(3).add_(torch.eye(7, dtype=torch.float64))
+        predictor = assert_predicts_as(model)
+        assert predictor.frozen.prior.added.shape[-1] > 0
+
+    def test_equals_the_model_with_inducing_points_of_each_gp(self):
+        generator = torch.Generator().manual_seed(0)
+        z = torch.randn(2, 5, NUM_INPUTS, generator=generator, dtype=torch.float64)
+        gps = randomise(IndependentGPs(rbf(NUM_INPUTS), z, 2, mean="linear"), generator, spread=1.0, scale=0.3)
+        head = Head(Identity(2), BayesianMixing(NUM_OUTPUTS, 2, generator), GaussianNoise(NUM_OUTPUTS))
+        assert_predicts_as(Model(Observed(), gps, head).double())
+
+    @pytest.mark.parametrize("solver", [Cholesky(jitter=1e-3), CIQ(jitter=1e-2)])
+    def test_equals_the_model_with_its_solver(self, solver):
+        assert_predicts_as(random_model("mogp", solver=solver), tolerance=1e-9 if solver.jitter < 1e-2 else 1e-4)
+
+    def test_float32_is_close_to_float64(self):
+        model = random_model("mogp", torch.float32)
+        low, high = model.predictor(), model.predictor(precision=torch.float64)
+        assert low.mean(points(torch.float32)).dtype == torch.float32
+        for found, expected in zip(low.mean_std(points()), high.mean_std(points()), strict=True):
+            torch.testing.assert_close(found.double(), expected, atol=2e-5, rtol=2e-5)
+
+    def test_is_faithful_to_the_jitter_that_a_float32_model_needs(self):
+        model = random_model("mogp", torch.float32, num_inducing=20)
+        with torch.no_grad():
+            model.prior.inducing_points.mul_(0.05)  # crowded: the jitter is what keeps q(u) in bounds
+            x = 0.05 * points(torch.float32)
+        torch.testing.assert_close(model.predictor().mean(x), moments(model, x)[0], atol=5e-3, rtol=5e-3)
+
+    def test_later_changes_to_the_model_do_not_matter(self):
+        model = random_model("sbgprn")
+        predictor = model.predictor()
+        before = predictor.mean(points())
+        perturbed(model, torch.Generator().manual_seed(3))
+        torch.testing.assert_close(predictor.mean(points()), before, rtol=0, atol=0)
+
+    def test_the_model_is_not_changed(self):
+        model = random_model("n-mogp")
+        before = copy.deepcopy(model.state_dict())
+        model.train().predictor()
+        assert model.training
+        assert all(parameter.requires_grad for parameter in model.parameters())
+        assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+    def test_dropout_is_off(self):
+        model = random_model("sbgprn", dropout=0.5)
+        torch.testing.assert_close(model.train().predictor().mean(points()), moments(model, points())[0])
+
+
+class TestKernels:
+    """Any kernel works; some are quick."""
+
+    KERNELS = (
+        rbf(NUM_INPUTS, 2),
+        rbf(NUM_INPUTS, ard=False),
+        DeepKernel(rbf(NUM_INPUTS, 2), NUM_INPUTS, torch.Generator().manual_seed(0)),
+        gpytorch.kernels.MaternKernel(batch_shape=torch.Size([2])),
+        gpytorch.kernels.RBFKernel(active_dims=(0, 2)),
+        DeepKernel(gpytorch.kernels.MaternKernel(), NUM_INPUTS, torch.Generator().manual_seed(0)),
+        gpytorch.kernels.LinearKernel(),
+    )
+
+    @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
+    def test_a_frozen_kernel_equals_the_kernel(self, kernel):
+        kernel, z, x = copy.deepcopy(kernel).double(), points(), points(num_points=2) + 3
+        frozen = freeze_kernel(kernel, z)
+        expected = kernel(x, z).to_dense().reshape(-1, 2, NUM_POINTS)
+        torch.testing.assert_close(frozen.forward(x), expected, atol=1e-12, rtol=1e-10)
+        variance = kernel(x.unsqueeze(0), diag=True).reshape(-1, 2)
+        torch.testing.assert_close(frozen.variance(x).expand_as(variance), variance)
+
+    @pytest.mark.parametrize(
+        ("kernel", "kind"), [(KERNELS[0], FrozenRBF), (KERNELS[2], FrozenWarp), (KERNELS[3], FrozenAny)]
+    )
+    def test_each_kind_takes_its_way(self, kernel, kind):
+        assert isinstance(freeze_kernel(copy.deepcopy(kernel).double(), points()), kind)
+
+    @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
+    def test_a_model_with_it_is_predicted(self, kernel):
+        generator = torch.Generator().manual_seed(0)
+        gps = IndependentGPs(copy.deepcopy(kernel).double(), points(), 2, white_noise=0.1)
+        randomise(gps, generator, spread=1.0, scale=0.3)
+        head = Head(Identity(2), BayesianMixing(NUM_OUTPUTS, 2, generator), GaussianNoise(NUM_OUTPUTS))
+        predictor = assert_predicts_as(Model(Observed(), gps, head).double(), tolerance=1e-7)
+        torch.testing.assert_close(predictor.jacobian(points()), slopes(predictor, points()), atol=1e-6, rtol=1e-6)
+
+    def test_far_away_is_the_prior(self):
+        model = random_model("mogp")
+        frozen = FrozenGPs(model.prior, 1, torch.Generator())
+        q = frozen.forward(points() + 1e6, 1, torch.Generator())
+        assert torch.allclose(q.mean, model.prior.mean(points()))
+        assert torch.allclose(q.var, model.prior.kernel.outputscale.expand(NUM_POINTS, -1))
+
+
+class TestDeep:
+    """Models whose inner layers are drawn."""
+
+    @pytest.mark.parametrize("name", DEEP)
+    def test_agrees_with_many_draws(self, name):
+        model, num_samples = random_model(name), 2000
+        found_mean, found_std = model.predictor(num_samples).mean_std(points())
+        mean, std = moments(model, points(), 20_000)
+        # Rows share their noise, so they err together: bounds for the worst of them.
+        assert ((found_mean - mean).abs() < 5 * std / num_samples**0.5).all()
+        assert (found_std / std - 1).abs().max() < 5 / num_samples**0.5
+
+    def test_is_the_same_at_each_call_and_for_each_seed_another(self):
+        model = random_model("dgp")
+        predictor = model.predictor(4, seed=1)
+        first, again = predictor.mean_std(points()), predictor.mean_std(points())
+        assert torch.equal(first[0], again[0])
+        assert torch.equal(first[1], again[1])
+        assert torch.equal(model.predictor(4, seed=1).mean(points()), first[0])
+        assert not torch.equal(model.predictor(4, seed=2).mean(points()), first[0])
+
+    def test_a_row_does_not_depend_on_those_beside_it(self):
+        predictor = random_model("n-dgp").predictor(5)
+        torch.testing.assert_close(predictor.mean(points())[2:3], predictor.mean(points()[2:3]))
+
+    def test_three_layers(self):
+        model = random_model("dgp", layers=[(2, 6), (3, 5), (2, 4)])
+        mean, std = moments(model, points(), 20_000)
+        assert ((model.predictor(1000).mean(points()) - mean).abs() < 5 * std / 1000**0.5).all()
+
+
+class TestJacobian:
+    """∂mean/∂x."""
+
+    @pytest.mark.parametrize("name", names())
+    def test_equals_finite_differences(self, name):
+        predictor = random_model(name).predictor(4)
+        found = predictor.jacobian(points())
+        assert found.shape == (NUM_POINTS, NUM_OUTPUTS, NUM_INPUTS)
+        torch.testing.assert_close(found, slopes(predictor, points()), atol=1e-6, rtol=1e-6)
+
+    def test_leaves_no_graph_behind(self):
+        predictor, x = random_model("n-sbgprn").predictor(), points().requires_grad_()
+        assert not predictor.jacobian(x).requires_grad
+        assert not predictor.mean(x).requires_grad
+        assert x.grad is None
+        assert all(not p.requires_grad and p.grad is None for p in predictor.parameters())
+
+    @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+    def test_works_where_gradients_are_off(self, mode):
+        predictor = random_model("mogp").predictor()
+        with mode():
+            found = predictor.jacobian(points())
+        torch.testing.assert_close(found, predictor.jacobian(points()))
+
+
+class TestRows:
+    """One row, many rows, none."""
+
+    @pytest.mark.parametrize("name", ["mogp", "gprn", "n-mogp", "dgp"])
+    def test_chunks_do_not_show(self, name, monkeypatch):
+        predictor = random_model(name).predictor(3)
+        whole = *predictor.mean_std(points()), predictor.mean(points()), predictor.jacobian(points())
+        monkeypatch.setattr(mogul.predictor, "_NUMBERS_AT_ONCE", 1)
+        parts = *predictor.mean_std(points()), predictor.mean(points()), predictor.jacobian(points())
+        for one, other in zip(whole, parts, strict=True):
+            torch.testing.assert_close(one, other)
+
+    def test_a_chunk_is_bounded(self, monkeypatch):
+        predictor, sizes = random_model("mogp").predictor(), []
+        forward = predictor.forward
+        monkeypatch.setattr(mogul.predictor, "_NUMBERS_AT_ONCE", 2 * predictor._numbers_per_row)
+        monkeypatch.setattr(predictor, "forward", lambda x: (sizes.append(len(x)), forward(x))[1])
+        predictor.mean_std(points())
+        assert sizes == [2, 2, 2]
+
+    def test_no_rows_give_no_rows(self):
+        predictor, none = random_model("mogp").predictor(), points()[:0]
+        assert predictor.mean_std(none)[1].shape == predictor.mean(none).shape == (0, NUM_OUTPUTS)
+        assert predictor.jacobian(none).shape == (0, NUM_OUTPUTS, NUM_INPUTS)
+
+    def test_inputs_are_not_modified_and_results_are_plain_tensors(self):
+        predictor, x = random_model("n-mogp").predictor(), points()
+        mean, std = predictor.mean_std(x)
+        predictor.jacobian(x)
+        assert torch.equal(x, points())
+        weight = torch.ones((), dtype=torch.float64, requires_grad=True)
+        (weight * mean / std).sum().backward()  # which tensors of inference_mode would refuse
+        assert weight.grad is not None
+
+    @pytest.mark.parametrize("name", ["mogp", "n-sbgprn", "gprn", "dgp"])
+    def test_threads_may_share_a_predictor(self, name):
+        predictor = random_model(name).predictor(3)
+        batches = [points() + 0.1 * number for number in range(12)]
+        expected = [(*predictor.mean_std(x), predictor.jacobian(x)) for x in batches]
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda x: (*predictor.mean_std(x), predictor.jacobian(x)), batches))
+        for one, other in zip(expected, found, strict=True):
+            assert all(torch.equal(left, right) for left, right in zip(one, other, strict=True))
+
+
+class TestExport:
+    """Through torch.export, with any number of rows."""
+
+    @pytest.mark.filterwarnings("ignore")  # torch's own
+    @pytest.mark.parametrize("name", ["mogp", "sbgprn", "dgp"])
+    def test_an_exported_program_says_the_same(self, name):
+        predictor = random_model(name).predictor(3)
+        shapes = ({0: torch.export.Dim("N")},)
+        program = torch.export.export(predictor, (points(),), dynamic_shapes=shapes).module()
+        for num_points in (1, 2, 9):
+            x = points(num_points=num_points)
+            for found, expected in zip(program(x), predictor.mean_std(x), strict=True):
+                torch.testing.assert_close(found, expected)
+
+    @pytest.mark.filterwarnings("ignore")  # torch's own
+    def test_one_row_alone_can_be_exported(self):
+        predictor, row = random_model("mogp").predictor(), points(num_points=1)
+        found = torch.export.export(predictor, (row,)).module()(row)
+        torch.testing.assert_close(found[1], predictor.mean_std(row)[1])
+
+
+class TestMistakes:
+    """Rule, value, remedy."""
+
+    def test_wrong_number_of_inputs(self):
+        with pytest.raises(ShapeError, match=r"x must be \(N, D\) with D = 3; got \(6, 2\). For one row use x\[None\]"):
+            random_model("mogp").predictor().mean_std(points()[:, :2])
+
+    def test_precision_that_is_none(self):
+        with pytest.raises(ConfigError, match=r"torch.float32 or torch.float64; got torch.float16. Leave it out"):
+            random_model("mogp").predictor(precision=torch.float16)
+
+    def test_no_draws(self):
+        with pytest.raises(ConfigError, match="num_samples must be at least 1; got 0"):
+            random_model("dgp").predictor(0)
+
+    def test_negative_seed(self):
+        with pytest.raises(ConfigError, match="seed must be at least 0; got -1"):
+            random_model("dgp").predictor(seed=-1)
+
+    def test_nothing_to_freeze(self):
+        model = random_model("mogp")
+        del model.prior
+        model.prior = object()
+        with pytest.raises(ConfigError, match="must hold IndependentGPs to be frozen; it has none"):
+            model.predictor()
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    rng = np.random.default_rng(0)
+    x = rng.normal(5, 3, (40, 2))
+    y = np.stack([100 * np.sin(x[:, 0]), x.sum(1) - 7], 1) + 0.1 * rng.normal(size=(40, 2))
+    return Dataset(pd.DataFrame(x, columns=["a", "b"]), y)
+
+
+@pytest.fixture(scope="module", params=["mogp", "n-mogp", "gprn"])
+def fitted(request, data):
+    config = TrainingConfig(epochs=2, num_starts=1, start_epochs=1)
+    return fit(data, request.param, config, num_inducing=8, num_mixing_inducing=8)
+
+
+class TestFitted:
+    """In the user's units."""
+
+    def test_equals_predict(self, fitted, data):
+        expected, predictor = fitted.predict(data.x, num_samples=2), fitted.predictor()
+        mean, std = predictor.mean_std(data.x)
+        np.testing.assert_allclose(mean, expected.mean, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(std, expected.std, rtol=1e-6)
+        np.testing.assert_allclose(predictor.mean(data.x), mean, rtol=1e-6, atol=1e-9)
+
+    def test_the_jacobian_is_in_units_of_outputs_over_inputs(self, fitted, data):
+        x, predictor = data.x[:5], fitted.predictor()
+        steps = 1e-4 * np.eye(2)
+        expected = [(predictor.mean(x + each) - predictor.mean(x - each)) / 2e-4 for each in steps]
+        np.testing.assert_allclose(predictor.jacobian(x), np.stack(expected, -1), rtol=1e-5, atol=1e-5)
+
+    def test_columns_are_found_by_name(self, fitted, data):
+        frame = pd.DataFrame(data.x, columns=["a", "b"])
+        found = fitted.predictor().mean(frame[["b", "a"]])
+        np.testing.assert_allclose(found, fitted.predictor().mean(data.x))
+
+    def test_wrong_columns_are_refused(self, fitted, data):
+        with pytest.raises(DataError):
+            fitted.predictor().mean(data.x[:, :1])
+
+    def test_latent_positions(self, data):
+        fitted = fit(
+            data.without_inputs(), "mogp-lvm", TrainingConfig(epochs=1, num_starts=1, start_epochs=1), num_inducing=5
+        )
+        x = fitted.latent_means[:4]
+        expected = fitted.predict(x, num_samples=2)
+        np.testing.assert_allclose(fitted.predictor().mean_std(x)[1], expected.std, rtol=1e-6)
