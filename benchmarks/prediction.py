@@ -1,13 +1,13 @@
 """Mean and standard deviation, of many rows and of one: the frozen predictor against the peer."""
 
 import torch
-from mogul.predictor import Predictor
 
 from benchmarks.peer import CHUNKS, build_peer, fastest_chunk, peer_mean_std, peer_one_row
 from benchmarks.problem import Sizes, random_rows
 from benchmarks.steps import kuka_sizes, training_run
 from benchmarks.timing import interleaved
 from mogul.objective import Analytic
+from mogul.predictor import Predictor
 
 NUM_ROWS = 100_000
 

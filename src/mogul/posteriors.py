@@ -11,11 +11,12 @@ by number.
 """
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 # A step that leaves the cone of positive definite matrices is halved, at most so often; then it is left out.
 _MAX_HALVINGS = 10
@@ -63,6 +64,38 @@ class DiagonalNormal:
         self.log_scale.sub_(0.5 * torch.log1p(-rates * scale_gradient))
         # All means of a row move at once, each as if the others stood still: H of them may overshoot H-fold.
         self.mean.add_(rates / self.mean.shape[-1] * torch.exp(2 * self.log_scale) * mean_gradient)
+
+
+def full_normal_kl(mean: Float[Tensor, "*K M"], root: Float[Tensor, "*K M M"]) -> Float[Tensor, ""]:
+    """KL(N(m, S Sᵀ) ‖ N(0, I)) = ½ (‖m‖² + ‖S‖² − M) − Σ log |Sᵢᵢ|, summed; S is the lower triangle of `root`.
+
+    >>> round(full_normal_kl(torch.ones(1), torch.eye(1)).item(), 3)
+    0.5
+    """
+    value: Tensor = _FullNormalKL.apply(mean, root)  # type: ignore[no-untyped-call]  # torch's own
+    return value
+
+
+class _FullNormalKL(torch.autograd.Function):
+    """m̄ = m and S̄ = S − diag(1/Sᵢᵢ): one pass over S each way, where autograd would take six."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, root: Tensor) -> Tensor:
+        lower = root.tril()
+        ctx.save_for_backward(mean, lower)
+        log_det = lower.diagonal(dim1=-2, dim2=-1).abs().log().sum()
+        squares = torch.linalg.vector_norm(mean).square() + torch.linalg.vector_norm(lower).square()
+        kl: Tensor = 0.5 * (squares - mean.numel()) - log_det
+        return kl
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        mean, lower = ctx.saved_tensors
+        grad_root = grad * lower
+        pivots = lower.diagonal(dim1=-2, dim2=-1)
+        grad_root.diagonal(dim1=-2, dim2=-1).sub_(grad / pivots)
+        return grad * mean, grad_root
 
 
 NormalPosterior = FullNormal | DiagonalNormal

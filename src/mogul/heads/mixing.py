@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from mogul.errors import require_positive
 from mogul.marginals import FeatureMoments, Marginals, normal_kl, standard_normal
 from mogul.pairs import selectors, take_apart
-from mogul.posteriors import DiagonalNormal, FullNormal, NormalPosterior, PosteriorName
+from mogul.posteriors import DiagonalNormal, FullNormal, NormalPosterior, PosteriorName, full_normal_kl
 
 
 @runtime_checkable
@@ -153,6 +153,4 @@ class CorrelatedMixing(BayesianMixing):
 
     def kl(self) -> Float[Tensor, ""]:
         """KL(q(M) ‖ N(0, 1)), summed over rows."""
-        root = self.root.tril()
-        log_det = root.diagonal(dim1=-2, dim2=-1).abs().log().sum()
-        return 0.5 * (self.mean.square().sum() + root.square().sum() - self.mean.numel()) - log_det
+        return full_normal_kl(self.mean, self.root)

@@ -100,7 +100,7 @@ def whitened_marginals(
         kzx: their covariance with the function values at N points.
         factor: the Cholesky factor L of K_zz, jitter included; the gradient with respect to it goes to `kzz`.
         variational_mean: m.
-        variational_root: S, lower triangular.
+        variational_root: its lower triangle is S.
     """
     result: tuple[Tensor, Tensor] = _WhitenedMarginals.apply(  # type: ignore[no-untyped-call]  # torch's own
         kzz, kzx, factor.detach(), variational_mean, variational_root
@@ -120,6 +120,7 @@ class _WhitenedMarginals(torch.autograd.Function):
     def forward(
         ctx: Any, kzz: Tensor, kzx: Tensor, factor: Tensor, variational_mean: Tensor, variational_root: Tensor
     ) -> tuple[Tensor, Tensor]:
+        variational_root = variational_root.tril()
         inverse = lower_inverse(factor)
         cross = lower_times(inverse, kzx)
         scaled = lower_transposed_times(variational_root, cross)

@@ -22,7 +22,7 @@ class Whitened:
 
 @dataclass(frozen=True)
 class Posterior:
-    """q(v) = N(m, S Sᵀ) of the whitened inducing variables of L GPs; S is lower triangular."""
+    """q(v) = N(m, S Sᵀ) of the whitened inducing variables of L GPs; S is the lower triangle of `root`."""
 
     mean: Float[Tensor, "L M"]
     root: Float[Tensor, "L M M"]
@@ -54,7 +54,7 @@ def update_from(whitened: Whitened, posterior: Posterior) -> Update:
     """The update, from its formula: for a solver that has no faster way."""
     cross = whitened.cross
     mean = (posterior.mean.unsqueeze(-2) @ cross).squeeze(-2)
-    var = (posterior.root.transpose(-1, -2) @ cross).square().sum(-2) - cross.square().sum(-2)
+    var = (posterior.root.tril().transpose(-1, -2) @ cross).square().sum(-2) - cross.square().sum(-2)
     return Update(mean, var, whitened.jitter)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mogul.errors import ShapeError, require_positive
 from mogul.marginals import Marginals, standard_normal
-from mogul.posteriors import FullNormal, NormalPosterior, PosteriorName
+from mogul.posteriors import FullNormal, NormalPosterior, PosteriorName, full_normal_kl
 from mogul.priors.means import Mean, MeanName, mean_by_name
 from mogul.priors.solvers import Cholesky, Posterior, Solver
 
@@ -98,7 +98,7 @@ class IndependentGPs(nn.Module):
     def forward(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
         """Marginals of q(F) at x, in closed form; the draws are for deep priors only."""
         rows = x.reshape(-1, x.shape[-1])
-        update = self.solver.update(*self._covariances(rows), Posterior(self.variational_mean, self._root()))
+        update = self.solver.update(*self._covariances(rows), Posterior(self.variational_mean, self.variational_root))
         self.jitter = update.jitter
         mean = self.mean(rows) + update.mean.T
         # Without the extra axis, GPyTorch takes L variances at N = L points for a matrix, and keeps its diagonal.
@@ -137,10 +137,8 @@ class IndependentGPs(nn.Module):
         return {"inducing": FullNormal(self.variational_mean, self.variational_root)}
 
     def kl(self) -> Float[Tensor, ""]:
-        """½ (‖m‖² + ‖S‖² − M) − Σ log |Sᵢᵢ|, summed over GPs."""
-        root = self._root()
-        log_det = root.diagonal(dim1=-2, dim2=-1).abs().log().sum()
-        return 0.5 * (self.variational_mean.square().sum() + root.square().sum() - root[..., 0].numel()) - log_det
+        """KL(q(v) ‖ N(0, I)), summed over GPs."""
+        return full_normal_kl(self.variational_mean, self.variational_root)
 
     def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
         """L × M for the cross-covariance with the inducing points."""
