@@ -10,7 +10,7 @@ from benchmarks.peer_training import LEARNING_RATES, fastest_rate
 from benchmarks.scores import score_ours
 from benchmarks.timing import Stopwatch
 from mogul.data import Batch, Dataset, Scaling
-from mogul.data.robots import SOURCES, load
+from mogul.data.robots import SOURCES, RobotData, load
 from mogul.model import Model
 from mogul.training import EpochRecord, TrainingConfig, fit
 from mogul.training.presets import preset
@@ -35,14 +35,22 @@ class Reached:
     success: bool
 
 
-def run() -> dict[str, float]:
-    """The group's figures, or none where the data are not."""
+def robots_or_none() -> dict[str, RobotData] | None:
+    """Kuka and F-Baxter, or nothing, and why, where the data are not."""
     folder = Path(os.environ["MOGUL_DATA"]) if "MOGUL_DATA" in os.environ else SHARED
     missing = [source.file for source in SOURCES.values() if not (folder / source.file).is_file()]
     if missing:
         print(f"Skipped: {folder} lacks {', '.join(missing)}. Set MOGUL_DATA to the folder that holds the data sets.")
+        return None
+    return {name: load(name, folder) for name in ("kuka", "f-baxter")}
+
+
+def run() -> dict[str, float]:
+    """The group's figures, or none where the data are not."""
+    robots = robots_or_none()
+    if robots is None:
         return {}
-    kuka, f_baxter = load("kuka", folder), load("f-baxter", folder)
+    kuka, f_baxter = robots["kuka"], robots["f-baxter"]
     scores = default_scores(*f_baxter.split(seed=0))
     return {
         **time_to_ll(*kuka.split(seed=0)),
@@ -60,7 +68,7 @@ def time_to_ll(
     config: TrainingConfig | None = None,
     *,
     target_ll: float = TARGET_LL,
-    max_seconds: float = 900,
+    max_seconds: float = 300,
     num_latents: int = 7,
     num_inducing: int = 400,
     learning_rates: tuple[float, ...] = LEARNING_RATES,

@@ -7,6 +7,7 @@ from mogul.data import Batch
 from mogul.models import build
 from mogul.objective import Analytic, Elbo
 from mogul.priors import CIQ, Cholesky, rbf
+from mogul.training import NaturalGradient, Step
 
 NUM_INDUCING, NUM_POINTS = 60, 12
 # Krylov methods live on a good condition number: many inputs spread the points out, or a larger jitter helps.
@@ -67,3 +68,21 @@ def test_a_model_predicts_the_same_at_the_prior_and_trains(name):
     )
     assert torch.isfinite(gradient).all()
     assert gradient.abs().max() > 0
+
+
+def test_both_routes_lead_to_the_same_optimum():
+    """Their roots differ, and with them what the whitened variables mean; the best bound over q(u) does not."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    y = torch.sin(x).sum(1, keepdim=True) + 0.1 * torch.randn(40, 1, generator=generator, dtype=torch.float64)
+    batch, elbo, bounds = Batch.of(x, y), Elbo(Analytic(), num_data=40), []
+    for solver in (Cholesky(jitter=1e-2), CIQ(jitter=1e-2)):
+        model = build("mogp", x, 1, torch.Generator().manual_seed(1), num_inducing=10, solver=solver)
+        before = elbo(model, batch, generator)
+        (-before.total() / 40).backward()
+        # With one GP and Gaussian noise the bound is quadratic in q(u): a full natural step ends at its best.
+        NaturalGradient(1.0, 0, ("inducing",)).apply(model, Step(0, batch, before, 40))
+        bounds.append((before.total().item(), elbo(model, batch, generator).total().item()))
+    (start, best), (_, other) = bounds
+    assert best > start + 1
+    assert other == pytest.approx(best, abs=1e-4)

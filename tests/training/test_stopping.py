@@ -1,0 +1,105 @@
+"""Training that ends when it is done."""
+
+import math
+
+import pytest
+import torch
+
+from mogul import Dataset, TrainingConfig, fit
+from mogul.data import Batch
+from mogul.errors import ConfigError
+from mogul.models import build
+from mogul.training import Run, Stopping
+from mogul.training.stopping import held_out_score
+
+EPOCHS = 60
+
+
+def waves(num_rows: int = 60) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.linspace(-2, 2, num_rows, dtype=torch.float64)[:, None]
+    y = torch.cat([torch.sin(2 * x), torch.cos(x)], dim=1)
+    return x, y + 0.1 * torch.randn(y.shape, generator=generator, dtype=torch.float64)
+
+
+def run_with(stopping: Stopping | None, **settings) -> Run:
+    data = Batch.of(*waves())
+    model = build("mogp", data.x, 2, torch.Generator().manual_seed(1), num_inducing=10)
+    config = TrainingConfig(epochs=EPOCHS, batch_size=30, stopping=stopping, **settings)
+    run = Run(model, data, config, torch.Generator().manual_seed(2))
+    run.train(config.epochs, lambda record: None)
+    return run
+
+
+def test_flat_means_no_better_than_before():
+    stopping = Stopping(patience=3, tolerance=0.1)
+    rising = [0.2 * step for step in range(10)]
+    assert not stopping.is_flat(rising)
+    assert not stopping.is_flat([1.0] * 5)  # too early to say
+    assert stopping.is_flat([1.0] * 6)
+    assert stopping.is_flat([*rising, *[2.0] * 6])
+    assert stopping.is_flat([3.0, 2.0, 1.0, 0.0, 0.0, 0.0])
+
+
+def test_without_it_all_epochs_are_used():
+    assert len(run_with(None).records) == EPOCHS
+
+
+def test_an_impatient_one_goes_through_all_rates_and_ends():
+    records = run_with(Stopping(patience=1, tolerance=math.inf)).records
+    assert len(records) == 2 * 4  # two epochs show a rate to be flat; there are four rates
+    rates = [record.learning_rate for record in records]
+    assert rates[::2] == rates[1::2] == pytest.approx([0.03 * 0.3**number for number in range(4)])
+    assert [record.epoch for record in records] == list(range(8))
+
+
+def test_a_patient_one_changes_nothing():
+    assert run_with(Stopping(tolerance=-math.inf)).objective == run_with(None).objective
+
+
+def test_annealing_is_not_cut_short():
+    records = run_with(Stopping(patience=1, tolerance=math.inf), anneal_epochs=10).records
+    assert [record.kl_weight for record in records[:10]] == sorted(record.kl_weight for record in records[:10])
+    assert all(record.kl_weight == 1 for record in records[10:])
+    assert len(records) == 10 + 2 * 4
+
+
+def test_held_out_rows_are_not_trained_on_and_the_best_state_is_kept():
+    data = Batch.of(*waves())
+    stopping = Stopping(held_out=0.25, patience=2, tolerance=math.inf)
+    known, held_out = stopping.split(data, torch.Generator().manual_seed(0))
+    assert held_out is not None
+    assert sorted([*known.index.tolist(), *held_out.index.tolist()]) == list(range(60))
+    assert len(held_out) == 15
+    model = build("mogp", known.x, 2, torch.Generator().manual_seed(1), num_inducing=10)
+    config = TrainingConfig(epochs=20, batch_size=30, learning_rate=0.5, stopping=stopping)
+    run = Run(model, known, config, torch.Generator().manual_seed(2), held_out=held_out)
+    scores: list[float] = []
+    run.train(20, lambda record: scores.append(held_out_score(run.model, held_out, torch.Generator())))
+    best = held_out_score(run.model, held_out, torch.Generator())
+    assert best == pytest.approx(max(scores))
+    assert best > scores[0]
+
+
+def test_the_held_out_score_is_the_normal_log_density_per_value():
+    x, y = waves(6)
+    y[2, 0] = math.nan
+    rows = Batch.of(x, y)
+    model = build("mogp", x, 2, torch.Generator().manual_seed(1), num_inducing=4)
+    with torch.no_grad():
+        signal = model.moments(x, 1, torch.Generator())
+        each = torch.distributions.Normal(signal.mean, (signal.var + model.noise_var).sqrt()).log_prob(rows.y)
+    expected = each[rows.observed].mean().item()
+    assert held_out_score(model, rows, torch.Generator()) == pytest.approx(expected)
+
+
+def test_a_fit_with_held_out_rows_and_what_it_refuses():
+    x, y = waves()
+    config = TrainingConfig(epochs=3, num_starts=1, stopping=Stopping(held_out=0.2))
+    assert fit(Dataset(x, y), "mogp", config, num_inducing=8).predict(x).mean.shape == (60, 2)
+    with pytest.raises(ConfigError, match="held_out must be 0 with latent inputs"):
+        fit(Dataset(None, y), "mogp-lvm", config, num_inputs=1)
+    with pytest.raises(ConfigError, match=r"held_out must be in \[0, 1\); got 1"):
+        Stopping(held_out=1.0)
+    with pytest.raises(ConfigError, match="patience must be at least 1"):
+        Stopping(patience=0)
