@@ -114,7 +114,7 @@ Log likelihoods of 2,000 rows held out of Kuka's training rows, one start each; 
 
 The third line is of the Normal with the predictive mean and variance; that of the mixture is about one nat higher.
 Several starts in one batched computation were not built: the factorisations that grow their jitter and the choice of
-an algorithm for Φ₂ depend on the data, and `torch.func.vmap` cannot follow that. `torch.compile` was not measured again.
+an algorithm for Φ₂ depend on the data, and `torch.func.vmap` cannot follow that. `torch.compile` was not measured.
 """
 _PRECISION_PARTS = ("float32_ll", "mixed_ll", "float64_ll", "float32_seconds", "float64_seconds")
 _AXES = {"m": "M", "l": "L", "p": "P", "h": "H", "b": "B"}

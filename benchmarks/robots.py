@@ -68,7 +68,7 @@ def time_to_ll(
     config: TrainingConfig | None = None,
     *,
     target_ll: float = TARGET_LL,
-    max_seconds: float = 300,
+    max_seconds: float = 240,
     num_latents: int = 7,
     num_inducing: int = 400,
     learning_rates: tuple[float, ...] = LEARNING_RATES,

@@ -35,13 +35,16 @@ class OutputMean(nn.Module, ABC):
 class ZeroMean(OutputMean):
     """None: the head models the outputs themselves, as the paper's models do."""
 
+    zero: Tensor
+
     def __init__(self, num_outputs: int) -> None:
         super().__init__()
         self.register_buffer("scale", torch.ones(num_outputs))
+        self.register_buffer("zero", torch.zeros(num_outputs), persistent=False)
 
     def forward(self, x: Float[Tensor, "*S N _"]) -> Float[Tensor, "N P"]:
         """Zero everywhere."""
-        return self.scale.new_zeros(()).expand(x.shape[-2], len(self.scale))
+        return self.zero.expand(x.shape[-2], -1)
 
 
 class LinearOutputMean(OutputMean):

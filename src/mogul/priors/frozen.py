@@ -160,8 +160,7 @@ class FrozenGPs(nn.Module):
     The mean errs by 1.6e-5 and 1.8e-4 with α as below; α needs no R.
     """
 
-    weights: Tensor
-    removed: Tensor
+    both: Tensor
     added: Tensor
     white_noise: Tensor
     noise: Tensor
@@ -179,11 +178,14 @@ class FrozenGPs(nn.Module):
             white = points.new_zeros(1, 1) if white_noise is None else white_noise.exp().unsqueeze(-1)
             self.kernel = freeze_kernel(exact.kernel, points)
         self.num_latents = gps.num_latents
+        self.num_inducing = points.shape[-2]
         self.mean = exact.mean
         positive = (values > 0).unsqueeze(-2)
         num_negative = int((values < 0).sum(-1).max())  # eigenvalues ascend, so that negative ones come first
-        self.register_buffer("weights", weights)
-        self.register_buffer("removed", torch.where(positive, rotated, 0.0).contiguous())
+        removed = torch.where(positive, rotated, 0.0)
+        # α and R side by side: one product for both. Its width is kept a multiple of 16: others are far slower.
+        padding = torch.zeros_like(removed)[..., : -(self.num_inducing + 1) % 16]
+        self.register_buffer("both", torch.cat([removed, weights.mT, padding.expand(len(weights), -1, -1)], dim=-1))
         self.register_buffer("added", torch.where(positive, 0.0, rotated)[..., :num_negative].contiguous())
         self.register_buffer("white_noise", white)
         self.register_buffer("noise", standard_normal((num_samples, 1, gps.num_latents), generator, like=points))
@@ -192,11 +194,12 @@ class FrozenGPs(nn.Module):
         """Marginals of q(F) at x; draws of them are made from the noise held here."""
         rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
         cross = self._cross(rows)
-        removed = torch.linalg.vector_norm(torch.bmm(cross, self.removed), dim=-1)
+        both = torch.bmm(cross, self.both)
+        removed = torch.linalg.vector_norm(both[..., : self.num_inducing], dim=-1)
         var = torch.addcmul(self.kernel.variance(rows) + self.white_noise, removed, removed, value=-1)
         if self.added.shape[-1]:
             var = var + torch.bmm(cross, self.added).square().sum(-1)
-        mean, var = self._means(rows, cross), var.T.clamp_min(torch.finfo(x.dtype).tiny)
+        mean, var = self.mean(rows) + both[..., self.num_inducing].T, var.T.clamp_min(torch.finfo(x.dtype).tiny)
         if x.dim() > 2:
             shape = (*x.shape[:-1], self.num_latents)
             mean, var = mean.reshape(shape), var.reshape(shape)
@@ -205,19 +208,16 @@ class FrozenGPs(nn.Module):
     def means(self, x: Float[Tensor, "*S N D"]) -> Float[Tensor, "*S N L"]:
         """The means alone."""
         rows = x.reshape(-1, x.shape[-1])
-        return self._means(rows, self._cross(rows)).reshape(*x.shape[:-1], self.num_latents)
+        update = torch.linalg.vecdot(self._cross(rows), self.both[..., self.num_inducing].unsqueeze(-2))
+        return (self.mean(rows) + update.T).reshape(*x.shape[:-1], self.num_latents)
 
     # `forward` and `bmm` by name: for one row, hooks and broadcasting rules cost time that shows.
     def _cross(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "L N M"]:
         return self.kernel.forward(rows).expand(self.num_latents, -1, -1)
 
-    def _means(self, rows: Float[Tensor, "N D"], cross: Float[Tensor, "L N M"]) -> Float[Tensor, "N L"]:
-        update: Tensor = torch.linalg.vecdot(cross, self.weights).T
-        return self.mean(rows) + update
-
     def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
         """L × M for the product with R."""
-        return self.weights.numel() * (num_samples if drawn_inputs else 1)
+        return self.both[..., 0].numel() * (num_samples if drawn_inputs else 1)
 
 
 class FrozenDeep(nn.Module):
