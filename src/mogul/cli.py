@@ -1,13 +1,14 @@
 """The command line. Heavy packages are imported by the command that needs them, so that `--help` answers at once."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from mogul.cli_data import app as data_app
 from mogul.errors import ConfigError, MogulError, unknown_name
+from mogul.report.files import require_file, require_folder
 
 app = typer.Typer(
     help="Multi-output Gaussian processes with neural likelihoods.",
@@ -15,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
+app.add_typer(data_app, name="data")
 
 
 @app.callback()
@@ -34,8 +36,8 @@ def demo(
     """
     if seeds < 1:
         raise ConfigError(f"--seeds must be at least 1; got {seeds}. Try --seeds 5.")
-    _require_folder(out)
-    _require_file(json_file)
+    require_folder(out)
+    require_file(json_file)
     from mogul.demo import run_demo
 
     run_demo(seeds, out, json_file)
@@ -75,30 +77,10 @@ def reproduce(
     """
     if experiment != "regression":
         raise unknown_name("experiment", experiment, ["regression"])
-    _require_file(json_file)
+    require_file(json_file)
     from mogul.reproduce import run_regression
 
     run_regression(dataset, [name.strip() for name in names.split(",")], epochs, seed, data_dir, json_file)
-
-
-def _require_folder(folder: Path) -> None:
-    """Check before any work that results will have a place to go."""
-    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    if not nearest.is_dir():
-        raise ConfigError(f"Output must go into a folder; {nearest} is a file. Choose another name.")
-    if not os.access(nearest, os.W_OK):
-        raise ConfigError(f"Output must go into a folder that can be written; {nearest} cannot. Choose another.")
-
-
-def _require_file(path: Path | None) -> None:
-    """The same for a single file, if one is wanted."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise ConfigError(
-            f"Scores must go into a file; {path} is a folder. Add a name, such as {path / 'scores.json'}."
-        )
-    _require_folder(path.parent)
 
 
 def main() -> None:

@@ -25,6 +25,10 @@ class UnknownNameError(ConfigError):
     """A name that is not in the list it should come from."""
 
 
+class FileError(MogulError, OSError):
+    """A file is not there, is not what it should be, or cannot be written."""
+
+
 class NumericalError(MogulError, ArithmeticError):
     """A computation left the range in which its result means something."""
 

@@ -1,4 +1,4 @@
-"""The robot data sets of the paper, read from a folder of the user's: none is part of this package."""
+"""Recorded robot data, read from a folder of the user's: none is part of this package."""
 
 import os
 from collections.abc import Callable
@@ -6,34 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float
 
-from mogul.arrays import IntArray
+from mogul.arrays import Array, IntArray
 from mogul.data.dataset import Dataset
+from mogul.data.grouped import GroupedData
 from mogul.errors import DataError, unknown_name
 
-
-@dataclass(frozen=True)
-class RobotData:
-    """A data set with the trajectory that each row belongs to."""
-
-    name: str
-    data: Dataset
-    trajectory: Int[IntArray, "N"]
-    num_test: int
-
-    def split(self, seed: int) -> tuple[Dataset, Dataset]:
-        """Random rows as in the paper: its number of test rows, the rest for training.
-
-        Neighbours in time fall on both sides: this asks for interpolation, see `split_by_trajectory`.
-        """
-        order = np.random.default_rng(seed).permutation(self.data.num_rows)
-        return self.data.rows(order[self.num_test :]), self.data.rows(order[: self.num_test])
-
-    def split_by_trajectory(self, test: tuple[int, ...] = (9, 10)) -> tuple[Dataset, Dataset]:
-        """Whole trajectories for testing: this asks for generalisation."""
-        held_out = np.isin(self.trajectory, test)
-        return self.data.rows(np.flatnonzero(~held_out)), self.data.rows(np.flatnonzero(held_out))
+RobotData = GroupedData  # the groups are trajectories
 
 
 @dataclass(frozen=True)
@@ -46,9 +26,14 @@ class Source:
     num_test: int
 
 
+def named_folder(given: Path | None = None) -> Path | None:
+    """The folder given, or that of the environment variable MOGUL_DATA, or none."""
+    return given or (Path(os.environ["MOGUL_DATA"]) if "MOGUL_DATA" in os.environ else None)
+
+
 def data_folder(given: Path | None = None) -> Path:
     """The folder of data sets: the one given, or that of the environment variable MOGUL_DATA."""
-    named = given or (Path(os.environ["MOGUL_DATA"]) if "MOGUL_DATA" in os.environ else None)
+    named = named_folder(given)
     if named is None:
         raise DataError(
             "A folder of data sets must be given; got none. Set MOGUL_DATA, or pass --data-dir, to the folder "
@@ -99,6 +84,65 @@ def _direct_dynamics(prefix: str) -> Callable[[Path], tuple[Dataset, IntArray]]:
         ), trajectory
 
     return read
+
+
+def read_sarcos(folder: Path) -> tuple[Dataset, IntArray]:
+    """The training and the test file: group 1 and group 2."""
+    parts = [_sarcos_matrix(folder, name) for name in ("sarcos_inv", "sarcos_inv_test")]
+    return _inverse_dynamics(np.concatenate(parts)), np.repeat([1, 2], [len(part) for part in parts])
+
+
+def read_sarcos_test(folder: Path) -> tuple[Dataset, IntArray]:
+    """The test file alone: its rows are in no order that tells trajectories."""
+    matrix = _sarcos_matrix(folder, "sarcos_inv_test")
+    return _inverse_dynamics(matrix), np.ones(len(matrix), dtype=np.int64)
+
+
+def read_baxter_rand(folder: Path) -> tuple[Dataset, IntArray]:
+    """One unbroken motion, cut into ten blocks of time."""
+    path = folder / "baxter-rand/BaxterRand.npy"
+    matrix = np.load(path, allow_pickle=False)
+    _require_28_columns(matrix, path)
+    return _inverse_dynamics(matrix), time_blocks(len(matrix))
+
+
+def time_blocks(num_rows: int, num_blocks: int = 10) -> IntArray:
+    """Blocks of consecutive rows, numbered from 1, as groups of data that have none of their own.
+
+    >>> time_blocks(5, num_blocks=2)
+    array([1, 1, 1, 2, 2])
+    """
+    return 1 + np.arange(num_rows) * num_blocks // num_rows
+
+
+def inverse_dynamics_frames(x: Float[Array, "N 21"], y: Float[Array, "N 7"]) -> Dataset:
+    """7 positions, 7 velocities, 7 accelerations → 7 torques, with names."""
+    import pandas as pd
+
+    inputs = [f"{kind}{joint}" for kind in ("q", "qd", "qdd") for joint in range(1, 8)]
+    outputs = [f"torque{joint}" for joint in range(1, 8)]
+    return Dataset(pd.DataFrame(x, columns=inputs), pd.DataFrame(y, columns=outputs))
+
+
+def _inverse_dynamics(matrix: Float[Array, "N 28"]) -> Dataset:
+    return inverse_dynamics_frames(matrix[:, :21], matrix[:, 21:])
+
+
+def _sarcos_matrix(folder: Path, name: str) -> Float[Array, "N 28"]:
+    from scipy.io import loadmat
+
+    path = folder / f"sarcos/{name}.mat"
+    content = loadmat(str(path))
+    if name not in content:
+        raise DataError(f"{path} must hold the matrix {name}; it is missing. Is it the right file?")
+    matrix: Array = content[name].astype(np.float64)
+    _require_28_columns(matrix, path)
+    return matrix
+
+
+def _require_28_columns(matrix: Array, path: Path) -> None:
+    if matrix.ndim != 2 or matrix.shape[1] != 28:
+        raise DataError(f"{path} must have 28 columns; its shape is {matrix.shape}. Is it the right file?")
 
 
 SOURCES: dict[str, Source] = {

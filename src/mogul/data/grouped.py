@@ -1,0 +1,52 @@
+"""Rows that belong together: a data set with the group, such as a trajectory, of each row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int
+
+from mogul.arrays import IntArray
+from mogul.data.dataset import Dataset
+from mogul.data.splits import PAPER_SEEDS, Split, group_split, random_split
+
+
+@dataclass(frozen=True)
+class GroupedData:
+    """A data set, the group that each row belongs to, and how many rows a random split tests on."""
+
+    name: str
+    data: Dataset
+    groups: Int[IntArray, "N"]
+    num_test: int
+
+    def frame(self) -> pd.DataFrame:
+        """Inputs, outputs and group as one table with names."""
+        names = [*self.data.input_names, *self.data.output_names]
+        return pd.DataFrame(np.column_stack([self.data.x, self.data.y]), columns=names).assign(group=self.groups)
+
+    def random_split(self, seed: int) -> Split:
+        """Random rows as in the paper: its number of test rows, the rest for training."""
+        return random_split(self.name, self.data.num_rows, self.num_test, seed)
+
+    def paper_splits(self) -> list[Split]:
+        """The paper's ten random splits, by seeds of ours: it gives none."""
+        return [self.random_split(seed) for seed in PAPER_SEEDS]
+
+    def group_split(self, test_groups: Sequence[int] | None = None) -> Split:
+        """Whole groups for testing, the last fifth of them unless named."""
+        return group_split(self.name, self.groups, test_groups)
+
+    def divide(self, split: Split) -> tuple[Dataset, Dataset]:
+        """The training and the test rows of a split."""
+        train, test = split.rows(self.groups)
+        return self.data.rows(train), self.data.rows(test)
+
+    def split(self, seed: int) -> tuple[Dataset, Dataset]:
+        """Random rows for training and testing; neighbours in time fall on both sides, see `split_by_trajectory`."""
+        return self.divide(self.random_split(seed))
+
+    def split_by_trajectory(self, test: tuple[int, ...] | None = None) -> tuple[Dataset, Dataset]:
+        """Whole groups for training and testing: this asks for generalisation."""
+        return self.divide(self.group_split(test))

@@ -1,0 +1,112 @@
+"""How rows are divided into training and testing, in a form that is stored with results and can be done again."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Int
+
+from mogul.arrays import IntArray
+from mogul.errors import ConfigError, DataError, require_natural
+
+PAPER_SEEDS = tuple(range(10))  # "averaged over ten random train/test splits"
+TEST_SHARE_OF_GROUPS = 0.2
+
+
+@dataclass(frozen=True)
+class Split:
+    """A division of the rows of a data set: by a seed, or by the groups held out.
+
+    `digest` is the SHA-256 of the test rows' places: it shows when a stored split is done again on other rows,
+    or with a random generator that has changed.
+
+    Example:
+        >>> split = random_split("demo", num_rows=10, num_test=3, seed=0)
+        >>> Split.from_json(split.to_json()) == split
+        True
+    """
+
+    dataset: str
+    kind: Literal["random", "groups"]
+    num_train: int
+    num_test: int
+    digest: str
+    seed: int | None = None
+    test_groups: tuple[int, ...] = ()
+
+    def rows(self, groups: Int[IntArray, "N"]) -> tuple[IntArray, IntArray]:
+        """The places of the training and of the test rows, checked against what was stored."""
+        if self.seed is None:
+            train, test = _rows_by_group(groups, self.test_groups)
+        else:
+            train, test = _random_rows(len(groups), self.num_test, self.seed)
+        if (len(train), _digest(test)) != (self.num_train, self.digest):
+            raise DataError(
+                f"The split must be of the rows it was made for, {self.num_train} + {self.num_test} of {self.dataset}; "
+                f"on these rows it gives {len(train)} + {len(test)}, or others. Load the same data, or split anew."
+            )
+        return train, test
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, to be stored with the results."""
+        return asdict(self) | {"test_groups": list(self.test_groups)}
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> "Split":
+        """The split that was stored."""
+        try:
+            return Split(**{**content, "test_groups": tuple(content["test_groups"])})
+        except (KeyError, TypeError):
+            raise DataError(
+                f"A stored split must have the fields of Split; got {', '.join(map(str, content))}. "
+                "Read what Split.to_json wrote."
+            ) from None
+
+
+def random_split(dataset: str, num_rows: int, num_test: int, seed: int) -> Split:
+    """Rows at random: neighbours in time fall on both sides, so that this asks for interpolation."""
+    require_natural(seed=seed)
+    if not 0 < num_test < num_rows:
+        raise ConfigError(
+            f"num_test must leave rows on both sides; got {num_test} of {num_rows} rows. Choose between 1 and "
+            f"{num_rows - 1}."
+        )
+    train, test = _random_rows(num_rows, num_test, seed)
+    return Split(dataset, "random", len(train), len(test), _digest(test), seed=seed)
+
+
+def group_split(dataset: str, groups: Int[IntArray, "N"], test_groups: Sequence[int] | None = None) -> Split:
+    """Whole groups for testing, the last fifth of them unless named: this asks for generalisation."""
+    known = np.unique(groups)
+    if len(known) < 2:
+        raise DataError(
+            f"A split by group needs at least two groups; {dataset} has {len(known)}. Split at random instead."
+        )
+    if test_groups is None:
+        test_groups = [int(group) for group in known[-max(1, round(TEST_SHARE_OF_GROUPS * len(known))) :]]
+    unknown = sorted(set(test_groups) - set(known.tolist()))
+    if unknown or not 0 < len(set(test_groups)) < len(known):
+        found = f"{unknown[0]} is not one" if unknown else f"got {len(set(test_groups))} of them"
+        raise ConfigError(
+            f"test_groups must be some and not all of the {len(known)} groups {known[0]} … {known[-1]} of {dataset}; "
+            f"{found}. Name others."
+        )
+    train, test = _rows_by_group(groups, test_groups)
+    return Split(dataset, "groups", len(train), len(test), _digest(test), test_groups=tuple(test_groups))
+
+
+def _random_rows(num_rows: int, num_test: int, seed: int) -> tuple[IntArray, IntArray]:
+    order = np.random.default_rng(seed).permutation(num_rows)
+    return order[num_test:], order[:num_test]
+
+
+def _rows_by_group(groups: IntArray, test_groups: Sequence[int]) -> tuple[IntArray, IntArray]:
+    held_out = np.isin(groups, list(test_groups))
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def _digest(rows: IntArray) -> str:
+    """The SHA-256 of these places, the same on every platform."""
+    return hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()
