@@ -7,8 +7,10 @@ if TYPE_CHECKING:
     from mogul import metrics, models, nonlinearities
     from mogul.data import Dataset
     from mogul.errors import MogulError, MogulWarning
+    from mogul.estimators import MultiOutputGPLVM, MultiOutputGPRegressor
     from mogul.objective import Analytic, Elbo, MonteCarlo
     from mogul.prediction import Prediction
+    from mogul.storage import load, save
     from mogul.training import Fitted, FittedLatent, TrainingConfig
     from mogul.training.fit import fit
 
@@ -23,13 +25,17 @@ __all__ = [
     "MogulError",
     "MogulWarning",
     "MonteCarlo",
+    "MultiOutputGPLVM",
+    "MultiOutputGPRegressor",
     "Prediction",
     "TrainingConfig",
     "__version__",
     "fit",
+    "load",
     "metrics",
     "models",
     "nonlinearities",
+    "save",
 ]
 
 _HOMES = {
@@ -41,9 +47,13 @@ _HOMES = {
     "MogulError": "mogul.errors",
     "MogulWarning": "mogul.errors",
     "MonteCarlo": "mogul.objective",
+    "MultiOutputGPLVM": "mogul.estimators",
+    "MultiOutputGPRegressor": "mogul.estimators",
     "Prediction": "mogul.prediction",
     "TrainingConfig": "mogul.training",
     "fit": "mogul.training",
+    "load": "mogul.storage",
+    "save": "mogul.storage",
 }
 _ROOMS = {"metrics", "models", "nonlinearities"}
 

@@ -8,12 +8,16 @@ import pytest
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_example_runs_and_beats_the_noise_of_guessing(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(code.strip().splitlines()) <= 15
+def test_the_examples_run_and_beat_the_noise_of_guessing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where the model's file goes
     names: dict[str, object] = {}
-    exec(code, names)
+    for code in re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL):
+        assert len(code.strip().splitlines()) <= 15
+        exec(code, names)
     assert "Scores(" in capsys.readouterr().out
+    assert (tmp_path / "model.mogul").is_file()
     scores = names["fitted"].evaluate(names["test"])  # type: ignore[attr-defined]
     assert scores.mrmse < 0.2
     assert scores.coverage[0.95] > 0.8

@@ -208,7 +208,7 @@ class FrozenGPs(nn.Module):
     def means(self, x: Float[Tensor, "*S N D"]) -> Float[Tensor, "*S N L"]:
         """The means alone."""
         rows = x.reshape(-1, x.shape[-1])
-        update = torch.linalg.vecdot(self._cross(rows), self.both[..., self.num_inducing].unsqueeze(-2))
+        update: Tensor = torch.linalg.vecdot(self._cross(rows), self.both[..., self.num_inducing].unsqueeze(-2))
         return (self.mean(rows) + update.T).reshape(*x.shape[:-1], self.num_latents)
 
     # `forward` and `bmm` by name: for one row, hooks and broadcasting rules cost time that shows.

@@ -1,5 +1,6 @@
 """Training: random starts, minibatches, rates, annealing."""
 
+from mogul.training.blueprint import Blueprint
 from mogul.training.config import TrainingConfig
 from mogul.training.fit import fit
 from mogul.training.fitted import Fitted, FittedLatent
@@ -9,6 +10,7 @@ from mogul.training.stopping import Stopping
 from mogul.training.updates import NaturalGradient, NoiseUpdate, Step, Update
 
 __all__ = [
+    "Blueprint",
     "EpochRecord",
     "Fitted",
     "FittedLatent",

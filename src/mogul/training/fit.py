@@ -15,6 +15,7 @@ from mogul.errors import ConfigError, MogulWarning, NumericalError, unknown_name
 from mogul.inputs import principal_scores
 from mogul.model import Model
 from mogul.output_mean import LinearOutputMean
+from mogul.training.blueprint import Blueprint
 from mogul.training.config import TrainingConfig
 from mogul.training.fitted import Fitted, FittedLatent
 from mogul.training.history import EpochRecord, History
@@ -96,6 +97,7 @@ def fit(
         )
     best = _best_of(runs, config, on_epoch, label=model)
     history = History(tuple(record for run in runs for record in run.records), best.start)
+    blueprint = Blueprint.of(model, options, x.shape[1], data.num_outputs, config)
     if parsed.latent:
         return FittedLatent(
             best.model,
@@ -105,8 +107,9 @@ def fit(
             history,
             training=batch,
             inference=InferenceConfig(expectation=config.expectation),
+            blueprint=blueprint,
         )
-    return Fitted(best.model, scaling, data.input_names, data.output_names, history)
+    return Fitted(best.model, scaling, data.input_names, data.output_names, history, blueprint=blueprint)
 
 
 def _default_mean(name: models.Name, preset: str | None) -> MeanChoice:

@@ -1,7 +1,8 @@
 """A fitted model in the user's units."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from mogul.metrics import NUM_INNER, NUM_OUTER, Scores, score
 from mogul.model import Model
 from mogul.prediction import Prediction, predict
 from mogul.predictor import FittedPredictor
+from mogul.training.blueprint import Blueprint
 from mogul.training.history import History
 from mogul.training.inference import InferenceConfig, importance_weighted_bound, infer_inputs
 
@@ -33,6 +35,13 @@ class Fitted:
     input_names: list[str]
     output_names: list[str]
     history: History
+    blueprint: Blueprint | None = field(default=None, kw_only=True)  # None: put together by hand, not by `fit`
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to one file, all or nothing; `mogul.load` reads it."""
+        from mogul.storage import save  # which is about fitted models
+
+        save(self, path)
 
     def predict(self, x: Any, num_samples: int = 100, seed: int = 0) -> Prediction:
         """The predictive distribution of the outputs at x, as a mixture over `num_samples` draws."""

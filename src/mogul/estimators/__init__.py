@@ -1,0 +1,6 @@
+"""Estimators in scikit-learn's manner: a regressor, and a latent-variable model."""
+
+from mogul.estimators.latent import MultiOutputGPLVM
+from mogul.estimators.regressor import MultiOutputGPRegressor
+
+__all__ = ["MultiOutputGPLVM", "MultiOutputGPRegressor"]

@@ -1,0 +1,161 @@
+"""What both estimators share: settings to a training, seeds, files."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from os import PathLike
+from typing import Any, TypeVar
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mogul.arrays import Array
+from mogul.errors import ConfigError, FileError, require_natural, require_positive
+from mogul.estimators.tables import FrameKind, as_array
+from mogul.models import Name
+from mogul.predictor import FittedPredictor
+from mogul.storage import load_with_extra, save
+from mogul.training.config import TrainingConfig
+from mogul.training.fitted import Fitted
+from mogul.training.presets import preset
+from mogul.training.stopping import Stopping
+
+# How many numbers the draws for a part of the rows may hold: some 160 MB in float64.
+_NUMBERS_AT_ONCE = 20_000_000
+_TRAINING = ("epochs", "batch_size", "learning_rate", "num_starts", "precision")
+_STATE = ("n_features_in_", "_seed", "_frame", "_single")
+_BUILDING = ("num_latents", "num_hidden", "num_inducing", "nonlinearity")
+
+Estimator = TypeVar("Estimator", bound="GPEstimator")
+
+
+class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Arguments as they were given, and what `fit` made of them: `fitted_`."""
+
+    # Arguments of both estimators, which scikit-learn reads from each one's own __init__.
+    preset: str | None
+    config: TrainingConfig | None
+    options: dict[str, Any] | None
+    num_samples: int
+    random_state: Any
+    # Made by fit.
+    fitted_: Fitted
+    output_names_: list[str]
+    _seed: int
+    _quick: FittedPredictor
+    _frame: FrameKind | None
+    _single: bool
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted estimator to one file, all or nothing: `load` of its class gives it back."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        state = {name: getattr(self, name) for name in _STATE}
+        state["feature_names_in_"] = None if names is None else list(names)
+        params = self.get_params(deep=False)
+        save(self.fitted_, path, {"estimator": type(self).__name__, "params": params, "state": state})
+
+    @classmethod
+    def load(cls: "type[Estimator]", path: str | PathLike[str]) -> "Estimator":
+        """Read an estimator that `save` wrote: it predicts bit for bit what the saved one did."""
+        fitted, extra = load_with_extra(path)
+        found = extra.get("estimator", "a model without an estimator")
+        if found != cls.__name__:
+            remedy = "Read it with mogul.load." if "estimator" not in extra else f"Use {found}.load."
+            raise FileError(f"The file must hold a {cls.__name__}; {path} holds {found}. {remedy}")
+        try:
+            estimator = cls(**extra["params"])
+            state = extra["state"]
+            for name in _STATE:  # by name: a file must not set what it likes
+                setattr(estimator, name, state[name])
+            if state["feature_names_in_"] is not None:
+                estimator.feature_names_in_ = np.array(state["feature_names_in_"], dtype=object)
+        except (LookupError, TypeError, AttributeError) as error:
+            raise FileError(f"A file must describe its {cls.__name__}; {path} does not: {error}. Fit again.") from error
+        estimator._keep(fitted)
+        return estimator
+
+    def predictor(self, num_samples: int = 32, seed: int = 0, precision: Any = None) -> FittedPredictor:
+        """A frozen copy for quick predictions in a loop; draws are for deep models."""
+        check_is_fitted(self)
+        return self.fitted_.predictor(num_samples, seed, precision)
+
+    def _keep(self, fitted: Fitted) -> None:
+        self.fitted_ = fitted
+        self.output_names_ = fitted.output_names
+        # Now and not when first used: a prediction must leave the estimator as it is.
+        self._quick = fitted.predictor(seed=self._seed)
+
+    def _training_config(self, model: str, num_rows: int, held_out: float | None) -> TrainingConfig:
+        """The preset or the config, with what was given beside it."""
+        if self.config is not None and self.preset is not None:
+            raise ConfigError(f"Give config or preset, not both; got preset {self.preset!r} beside a config. Drop one.")
+        if self.config is not None and not isinstance(self.config, TrainingConfig):
+            raise ConfigError(f"config must be a mogul.TrainingConfig; got {self.config!r}. Leave it out.")
+        config = self.config or preset(self.preset or "default", model, self._seed, num_rows)
+        given = self._given(_TRAINING)
+        if "epochs" in given:
+            # As the default preset does: the KL has its full weight for most of a training, however short.
+            require_positive(epochs=given["epochs"])
+            given["anneal_epochs"] = min(config.anneal_epochs, given["epochs"] // 5)
+        if held_out is not None:
+            given["stopping"] = replace(config.stopping or Stopping(), held_out=held_out)
+        return replace(config, **given)
+
+    def _build_options(self) -> dict[str, Any]:
+        if not isinstance(self.options, dict | None):
+            raise ConfigError(
+                f"options must be a dict of options of mogul.models.build; got {self.options!r}. Try {{}}."
+            )
+        given = self._given(_BUILDING)
+        twice = given.keys() & (self.options or {})
+        if twice:
+            raise ConfigError(f"Give each option once; got {sorted(twice)[0]} twice. Leave it out of options.")
+        return given | (self.options or {})
+
+    def _given(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """Those of these arguments that are not None; a grid's numbers may be NumPy's, which torch does not take."""
+        values = {name: getattr(self, name) for name in names}
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+        return {name: value for name, value in plain.items() if value is not None}
+
+    def _matrix(self, x: Any, *, reset: bool, missing: bool = False) -> Float[Array, "N D"]:
+        """Numbers in float64 with scikit-learn's checks: of columns and their names, against those of training."""
+        if not reset:
+            check_is_fitted(self)
+        finite = "allow-nan" if missing else True
+        values = validate_data(self, as_array(x), reset=reset, dtype=np.float64, ensure_all_finite=finite)
+        matrix: Array = np.ascontiguousarray(values)
+        return matrix
+
+    def _names_in(self) -> list[str] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else [str(name) for name in names]
+
+    def _parts(self, num_rows: int, num_samples: int) -> Iterator[tuple[int, slice]]:
+        """Rows in parts whose draws fit in memory, each with a seed of its own."""
+        step = max(1, _NUMBERS_AT_ONCE // (num_samples * len(self.output_names_)))
+        for number, first in enumerate(range(0, num_rows, step)):
+            yield self._seed + number, slice(first, first + step)
+
+
+def seed_of(random_state: Any) -> int:
+    """A seed from what scikit-learn calls a random state: a number, a generator, or None for another each time.
+
+    >>> seed_of(3)
+    3
+    """
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        require_natural(random_state=random_state)
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def parsed_model(model: Any, *, latent: bool) -> str:
+    """The model's name, with or without latent inputs as the estimator needs it."""
+    name = f"{model}-lvm" if latent and isinstance(model, str) and not model.endswith("-lvm") else model
+    if Name.parse(name).latent and not latent:
+        raise ConfigError(f"model must have observed inputs; {name} has latent ones. Use MultiOutputGPLVM.")
+    return str(name)

@@ -1,0 +1,176 @@
+"""A few latent inputs behind many outputs, as a scikit-learn transformer."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from mogul.arrays import Array
+from mogul.data.checks import as_matrix, require_columns, require_finite_inputs
+from mogul.errors import require_positive
+from mogul.estimators.base import GPEstimator, parsed_model, seed_of
+from mogul.estimators.tables import Outputs, as_array, as_frame, frame_kind, named_dataset
+from mogul.nonlinearities import Nonlinearity
+from mogul.training.config import Precision, TrainingConfig
+from mogul.training.fit import fit
+from mogul.training.fitted import FittedLatent
+
+
+class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A GP latent-variable model: rows of Y as points of a latent space, with missing values (NaN) allowed.
+
+    Args:
+        n_components: the number of latent inputs.
+        model: one of the families of `mogul.models.names()`; `-lvm` may be left out.
+        preset: "default" or "paper"; None is the default.
+        config: a whole `TrainingConfig` in place of a preset.
+        epochs: passes over the data.
+        batch_size: rows per step.
+        learning_rate: Adam's, at first.
+        num_starts: random starts, of which the best is trained to the end.
+        precision: "float32" or "float64".
+        num_latents: the number L of GPs.
+        num_hidden: the number H of hidden units.
+        num_inducing: the number M of inducing points.
+        nonlinearity: of the hidden units: a name, or any `Nonlinearity`.
+        options: further options of `mogul.models.build`, by name.
+        inference_steps: steps of the search for the latent inputs of new rows.
+        num_samples: draws for imputation and densities.
+        random_state: of everything random; a number gives the same result each time.
+
+    Attributes:
+        fitted_: the `mogul.FittedLatent` underneath.
+        output_names_: names of the columns of Y.
+        n_features_in_, feature_names_in_: as in scikit-learn.
+
+    Example:
+        >>> Y = np.sin(np.linspace(0, 6, 20)[:, None] + np.arange(4))
+        >>> gplvm = MultiOutputGPLVM(2, epochs=2, num_starts=1, inference_steps=5).fit(Y)
+        >>> gplvm.transform(Y).shape, gplvm.inverse_transform([[0.0, 1.0]]).shape
+        ((20, 2), (1, 4))
+    """
+
+    fitted_: FittedLatent
+
+    def __init__(
+        self,
+        n_components: int = 4,
+        *,
+        model: str = "n-mogp",
+        preset: str | None = None,
+        config: TrainingConfig | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        num_starts: int | None = None,
+        precision: Precision | None = None,
+        num_latents: int | None = None,
+        num_hidden: int | None = None,
+        num_inducing: int | None = None,
+        nonlinearity: str | Nonlinearity | None = None,
+        options: dict[str, Any] | None = None,
+        inference_steps: int = 300,
+        num_samples: int = 100,
+        random_state: Any = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.model = model
+        self.preset = preset
+        self.config = config
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.num_starts = num_starts
+        self.precision = precision
+        self.num_latents = num_latents
+        self.num_hidden = num_hidden
+        self.num_inducing = num_inducing
+        self.nonlinearity = nonlinearity
+        self.options = options
+        self.inference_steps = inference_steps
+        self.num_samples = num_samples
+        self.random_state = random_state
+
+    def fit(self, Y: Any, y: Any = None) -> "MultiOutputGPLVM":
+        """Train on rows of outputs; y is there for pipelines, and not used, as in every transformer of scikit-learn."""
+        require_positive(n_components=self.n_components, inference_steps=self.inference_steps)
+        model = parsed_model(self.model, latent=True)
+        options = self._build_options()
+        matrix = self._matrix(Y, reset=True, missing=True)
+        names = self._names_in()
+        data = named_dataset(None, None, Outputs(matrix, names, None, single=False))
+        self._seed = seed_of(self.random_state)
+        config = self._training_config(model, data.num_rows, None)
+        fitted = fit(data, model, config, num_inputs=self.n_components, **options)
+        assert isinstance(fitted, FittedLatent)
+        self._frame, self._single = frame_kind(Y), False
+        inference = replace(fitted.inference, steps=self.inference_steps)
+        self._keep(replace(fitted, inference=inference))
+        return self
+
+    def transform(self, Y: Any) -> Float[Array, "N D"]:
+        """Where rows lie in latent space: the means of q(X), inferred from the outputs that they have."""
+        matrix = self._matrix(Y, reset=False, missing=True)
+        parts = self._parts(len(matrix), self._numbers_per_row())
+        inferred = [self.fitted_.infer(matrix[rows], seed).mean.detach() for seed, rows in parts]
+        return torch.cat(inferred).double().numpy()
+
+    def inverse_transform(self, Z: Any) -> Any:
+        """Mean of the outputs at positions in latent space; a frame where Y was one."""
+        check_is_fitted(self)
+        matrix, names = as_matrix(as_array(Z), "Z")
+        require_columns(matrix, self.fitted_.input_names, "Z")
+        require_finite_inputs(matrix, names)
+        return self._given_back(self._quick.mean(matrix), like=Z)
+
+    def impute(self, Y: Any) -> Any:
+        """The same rows with their missing values filled in by the mean of what the model says of them."""
+        matrix = self._matrix(Y, reset=False, missing=True)
+        parts = self._parts(len(matrix), max(self.num_samples, self._numbers_per_row()))
+        filled = [self.fitted_.reconstruct(matrix[rows], self.num_samples, seed).mean for seed, rows in parts]
+        values = np.where(np.isnan(matrix), np.concatenate(filled), matrix)
+        kind = frame_kind(Y)
+        return values if kind is None else as_frame(values, list(Y.columns), kind, like=Y)
+
+    def sample(self, n_samples: int = 1, random_state: Any = 0) -> Any:
+        """New rows, noise included: latent inputs from their prior, outputs given them; a frame where Y was one."""
+        check_is_fitted(self)
+        require_positive(n_samples=n_samples)
+        seed = seed_of(random_state)
+        positions = np.random.default_rng(seed).standard_normal((n_samples, len(self.fitted_.input_names)))
+        # With one draw of the functions for each row, rows are draws of the mixture, not of its mean.
+        return self._given_back(self.fitted_.predict(positions, 1, seed).sample(1, seed + 1)[0])
+
+    def log_density(self, Y: Any) -> Float[Array, "N"]:
+        """A lower bound on log p(y) of each row over the outputs that it has, in original units."""
+        matrix = self._matrix(Y, reset=False, missing=True)
+        parts = self._parts(len(matrix), max(self.num_samples, self._numbers_per_row()))
+        bounds = [self.fitted_.log_evidence_bound(matrix[rows], self.num_samples, seed) for seed, rows in parts]
+        scales = np.log(self.fitted_.scaling.outputs.scale)
+        result: Array = np.concatenate(bounds) - (~np.isnan(matrix) * scales).sum(1)
+        return result
+
+    def score(self, Y: Any, y: Any = None) -> float:
+        """Mean of `log_density`: what a search over settings compares."""
+        return float(self.log_density(Y).mean())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.fitted_.input_names)
+
+    def _numbers_per_row(self) -> int:
+        """What inference holds at work for each row and output, roughly."""
+        return math.ceil(self.fitted_.model.numbers_per_row(1, drawn_inputs=True) / len(self.output_names_))
+
+    def _given_back(self, values: Float[Array, "N P"], like: Any = None) -> Any:
+        return values if self._frame is None else as_frame(values, self.output_names_, self._frame, like)

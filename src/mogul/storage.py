@@ -1,0 +1,167 @@
+"""Fitted models in files: one safetensors file with a JSON header, no pickle, whole or not there."""
+
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mogul.data import Batch, Scaling, Standardiser
+from mogul.errors import FileError, MogulError
+from mogul.plain import decode, encode
+from mogul.rebuild import Layouts, layouts_of, rebuilt
+from mogul.sealed import read_sealed, write_sealed
+from mogul.training.blueprint import Blueprint
+from mogul.training.fitted import Fitted, FittedLatent
+from mogul.training.history import EpochRecord, History
+
+Header = dict[str, Any]
+
+_MODEL, _KNOWN_Y, _KNOWN_OBSERVED = "model.", "training.y", "training.observed"
+_PACKAGES = ("mogul", "torch", "gpytorch", "linear_operator", "numpy", "scikit-learn", "safetensors")
+
+
+def save(fitted: Fitted, path: str | PathLike[str], extra: Mapping[str, Any] | None = None) -> None:
+    """Write a fitted model to one file, all or nothing.
+
+    Args:
+        fitted: what `fit` returned.
+        path: of the file; what is there is replaced once the new file is complete.
+        extra: plain settings to keep beside the model.
+
+    Example:
+        >>> import mogul, tempfile
+        >>> data = mogul.Dataset([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
+        >>> fitted = mogul.fit(data, "mogp", mogul.TrainingConfig(epochs=2, num_starts=1))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save(fitted, f"{folder}/model.mogul")
+        ...     again = load(f"{folder}/model.mogul")
+        >>> bool((again.predict([[0.5]]).mean == fitted.predict([[0.5]]).mean).all())
+        True
+    """
+    state = fitted.model.state_dict()
+    header = {**_header(fitted, layouts_of(state)), "extra": encode(dict(extra or {}), "extra")}
+    tensors = {_MODEL + name: tensor for name, tensor in state.items()}
+    if isinstance(fitted, FittedLatent):
+        tensors |= {_KNOWN_Y: fitted.training.y, _KNOWN_OBSERVED: fitted.training.observed}
+    write_sealed(Path(path), header, tensors)
+
+
+def load(path: str | PathLike[str]) -> Fitted:
+    """Read a fitted model: it predicts bit for bit what the saved one did. Nothing in a file is ever executed."""
+    return load_with_extra(path)[0]
+
+
+def load_with_extra(path: str | PathLike[str]) -> tuple[Fitted, dict[str, Any]]:
+    """A fitted model, and the plain settings that were kept beside it."""
+    header, tensors = read_sealed(Path(path))
+    with _described_by(header, path):
+        return _fitted(header, tensors), dict(decode(header["extra"]))
+
+
+def describe(path: str | PathLike[str]) -> Header:
+    """The header of a model file, checked: model, options, names, scaling, training, versions, as plain JSON."""
+    return read_sealed(Path(path))[0]
+
+
+def _header(fitted: Fitted, layouts: Layouts) -> Header:
+    blueprint = fitted.blueprint
+    if blueprint is None:
+        raise FileError(
+            "A model must have a blueprint to be saved; this one has none, so it was not made by fit. "
+            "Fit it with mogul.fit, or give its Fitted a Blueprint."
+        )
+    latent = isinstance(fitted, FittedLatent)
+    return {
+        "kind": "latent" if latent else "observed",
+        "model": blueprint.model,
+        "options": {name: encode(value, name) for name, value in blueprint.options.items()},
+        "num_inputs": blueprint.num_inputs,
+        "num_outputs": blueprint.num_outputs,
+        "precision": blueprint.precision,
+        "config": encode(blueprint.config, "config"),
+        "inference": encode(fitted.inference, "inference") if isinstance(fitted, FittedLatent) else None,
+        "input_names": fitted.input_names,
+        "output_names": fitted.output_names,
+        "scaling": {
+            "inputs": _plain_standardiser(fitted.scaling.inputs),
+            "outputs": _plain_standardiser(fitted.scaling.outputs),
+        },
+        "layouts": layouts,
+        "history": _plain_history(fitted.history),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
+    }
+
+
+def _fitted(header: Header, tensors: dict[str, Tensor]) -> Fitted:
+    blueprint = Blueprint(
+        header["model"],
+        {name: decode(value) for name, value in header["options"].items()},
+        header["num_inputs"],
+        header["num_outputs"],
+        header["precision"],
+        decode(header["config"]),
+    )
+    names = header["input_names"], header["output_names"]
+    scaling = Scaling(*(_standardiser(header["scaling"][side]) for side in ("inputs", "outputs")))
+    _require_sizes(blueprint, names, scaling)
+    state = {name.removeprefix(_MODEL): tensor for name, tensor in tensors.items() if name.startswith(_MODEL)}
+    model = rebuilt(blueprint, state, header["layouts"])
+    history = _history(header["history"])
+    if header["kind"] != "latent":
+        return Fitted(model, scaling, *names, history, blueprint=blueprint)
+    y, observed = tensors[_KNOWN_Y], tensors[_KNOWN_OBSERVED]
+    known = Batch(y.new_zeros(len(y), 0), y, observed, torch.arange(len(y)))
+    return FittedLatent(model, scaling, *names, history, known, decode(header["inference"]), blueprint=blueprint)
+
+
+def _require_sizes(blueprint: Blueprint, names: tuple[list[str], list[str]], scaling: Scaling) -> None:
+    found = [
+        (blueprint.num_inputs, len(names[0]), len(scaling.inputs.shift), len(scaling.inputs.scale)),
+        (blueprint.num_outputs, len(names[1]), len(scaling.outputs.shift), len(scaling.outputs.scale)),
+    ]
+    for sizes in found:
+        if len(set(sizes)) > 1:
+            raise FileError(f"Sizes, names and scaling in a header must agree; got {sizes}. Do not trust this file.")
+
+
+def _plain_standardiser(standardiser: Standardiser) -> dict[str, list[float]]:
+    return {"shift": standardiser.shift.tolist(), "scale": standardiser.scale.tolist()}
+
+
+def _standardiser(plain: dict[str, list[float]]) -> Standardiser:
+    return Standardiser(*(np.array(plain[part], dtype=np.float64) for part in ("shift", "scale")))
+
+
+def _plain_history(history: History) -> Header:
+    """Column by column: names once, not once for each epoch."""
+    records = [asdict(record) for record in history.records]
+    columns = {field.name: [record[field.name] for record in records] for field in fields(EpochRecord)}
+    return {"chosen_start": history.chosen_start, "columns": columns}
+
+
+def _history(plain: Header) -> History:
+    columns = plain["columns"]
+    rows = zip(*columns.values(), strict=True)
+    return History(tuple(EpochRecord(**dict(zip(columns, row, strict=True))) for row in rows), plain["chosen_start"])
+
+
+@contextmanager
+def _described_by(header: Header, path: str | PathLike[str]) -> Iterator[None]:
+    """A header that does not describe a model which this version can build is the file's fault."""
+    try:
+        yield
+    except (MogulError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        written_by = header.get("versions")
+        raise FileError(
+            f"A model file must describe a model that mogul {version('mogul')} knows; {path} does not: "
+            f"{str(error).splitlines()[0] if str(error) else type(error).__name__} "
+            f"Written with {written_by}: use those versions, or fit the model again."
+        ) from error

@@ -1,0 +1,40 @@
+"""What a model was built from, so that it can be built again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mogul.training.config import Precision, TrainingConfig
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """What `mogul.models.build` was told, and how training went about it: all of a model but its numbers.
+
+    Args:
+        model: one of `mogul.models.names()`.
+        options: as `build` takes them, without the output mean: that is made of numbers.
+        num_inputs: the number D of inputs, observed or latent.
+        num_outputs: the number P of outputs.
+        precision: of the model's numbers.
+        config: how the model was trained; None forgets it.
+
+    Example:
+        >>> Blueprint.of("mogp", {"num_latents": 3}, 2, 4, TrainingConfig()).precision
+        'float64'
+    """
+
+    model: str
+    options: Mapping[str, Any]
+    num_inputs: int
+    num_outputs: int
+    precision: Precision
+    config: TrainingConfig | None = None
+
+    @staticmethod
+    def of(
+        model: str, options: Mapping[str, Any], num_inputs: int, num_outputs: int, config: TrainingConfig
+    ) -> "Blueprint":
+        """From the arguments of a training."""
+        kept = {name: value for name, value in options.items() if name != "output_mean"}
+        return Blueprint(model, kept, num_inputs, num_outputs, config.precision, config)

@@ -1,0 +1,47 @@
+"""More training of a fitted model: on the same rows, or on others."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+import torch
+
+from mogul.data import Dataset
+from mogul.errors import ConfigError
+from mogul.training.fitted import Fitted, FittedLatent
+from mogul.training.history import History
+from mogul.training.run import Run
+
+
+def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: int = 0) -> Fitted:
+    """Go on from where a training ended, under the scaling that it had; the model given is left as it is.
+
+    Only these rows are learnt from: to keep what others taught, they must be among them.
+
+    Args:
+        fitted: where to start.
+        data: rows with the same columns.
+        epochs: how many more; as many as the training had by default.
+        seed: of everything random.
+
+    Example:
+        >>> from mogul import TrainingConfig, fit
+        >>> data = Dataset([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
+        >>> fitted = fit(data, "mogp", TrainingConfig(epochs=2, num_starts=1))
+        >>> len(train_more(fitted, data, epochs=3).history.elbo)
+        5
+    """
+    config = fitted.blueprint.config if fitted.blueprint else None
+    if config is None or isinstance(fitted, FittedLatent):
+        raise ConfigError(
+            "More training needs a model with observed inputs that fit made; this one is not. Fit it anew."
+        )
+    config = replace(config, epochs=config.epochs if epochs is None else epochs, anneal_epochs=0, num_starts=1)
+    generator = torch.Generator().manual_seed(seed)
+    batch = fitted.scaling.batch(data.in_order(fitted.input_names, fitted.output_names), config.dtype)
+    known, held_out = config.stopping.split(batch, generator) if config.stopping else (batch, None)
+    history = fitted.history
+    run = Run(deepcopy(fitted.model), known, config, generator, history.chosen_start, held_out)
+    run.train(config.epochs, lambda record: None)
+    done = len(history.elbo)
+    records = tuple(replace(record, epoch=done + record.epoch) for record in run.records)
+    return replace(fitted, model=run.model, history=History(history.records + records, history.chosen_start))
