@@ -547,3 +547,11 @@ def test_bad_outputs_are_refused(fitted: MultiOutputGPRegressor) -> None:
         regressor().fit(X, [[1.0], [2.0, 3.0]])
     with pytest.raises(ShapeError, match="the same number of rows; got 40 and 39"):
         regressor().fit(X, Y[:39])
+
+
+def test_the_score_goes_by_the_names_of_outputs():
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame(rng.standard_normal((40, 2)), columns=["u", "v"])
+    y = pd.DataFrame({"a": x["u"] + 1, "b": -3 * x["v"]})
+    regressor = MultiOutputGPRegressor("mogp", epochs=2, num_starts=1, num_inducing=5).fit(x, y)
+    assert regressor.score(x, y[["b", "a"]]) == pytest.approx(regressor.score(x, y))

@@ -5,6 +5,7 @@ A name is one of seven families, with `dk-` before it for deep kernels and `-lvm
 
 import math
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from inspect import signature
 
@@ -182,7 +183,7 @@ def build(
             two layers that the four sizes above describe.
         num_mixing_inducing: that of gprn's mixing GPs.
         nonlinearity: a name, or any `Nonlinearity`; the paper's choice for each model by default.
-        inner_mean: mean function of a deep model's first layer; by default the same as its second layer's.
+        inner_mean: mean function of all layers of a deep model but the last; by default the same as the last one's.
         dropout: share of the mixing net's units dropped in training.
         correlated_mixing: whether q(M) has a full covariance for each output, not the paper's diagonal one.
         solver: how K_zz^{-1/2} is applied; Cholesky by default.
@@ -192,6 +193,8 @@ def build(
     parsed = Name.parse(name)
     require_positive(num_outputs=num_outputs)
     recipe = parsed.recipe
+    if parsed.latent and output_mean is not None:
+        raise ConfigError(f"output_mean needs inputs that are observed; those of {name} are latent. Leave it out.")
     if layers is not None and not (recipe.deep and len(layers) > 1):
         raise ConfigError(
             f"layers must be two or more, of a deep model; got {len(layers)} for {name}. "
@@ -225,7 +228,8 @@ def build(
         generator=generator,
     )
     model = recipe.compose(plan)
-    model.mean = output_mean or model.mean
+    if output_mean is not None:
+        model.mean = deepcopy(output_mean)  # each model has its own, in its own precision
     return model.to(x.dtype)
 
 

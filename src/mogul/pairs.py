@@ -1,16 +1,11 @@
 """Symmetric matrices as a diagonal and the entries above it: each pair of features once.
 
-Entries are picked and put by products with 0/1 matrices, which are exact: on a CPU, gradients of indexing cost more.
+Members of pairs are picked by products with 0/1 matrices, which are exact: on a CPU, gradients of indexing cost more.
 """
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-
-
-def num_pairs(size: int) -> int:
-    """H(H − 1)/2."""
-    return size * (size - 1) // 2
 
 
 def selectors(size: int, like: Tensor) -> tuple[Float[Tensor, "H Q"], Float[Tensor, "H Q"]]:
@@ -41,8 +36,9 @@ def assemble(diagonal: Float[Tensor, "*S H"], pairs: Float[Tensor, "*S Q"]) -> F
     """
     size = diagonal.shape[-1]
     first, second = torch.triu_indices(size, size, offset=1, device=diagonal.device)
-    place = diagonal.new_zeros(len(first), size * size)
-    rows = torch.arange(len(first), device=diagonal.device)
-    place[rows, first * size + second] = 1
-    place[rows, second * size + first] = 1
-    return (pairs @ place).reshape(*pairs.shape[:-1], size, size) + torch.diag_embed(diagonal)
+    place = torch.empty(size, size, dtype=torch.long, device=diagonal.device)
+    place.diagonal().copy_(torch.arange(size))
+    place[first, second] = place[second, first] = size + torch.arange(len(first), device=diagonal.device)
+    # By index: a 0/1 matrix would have H⁴/2 entries.
+    entries = torch.cat([diagonal, pairs], dim=-1).index_select(-1, place.flatten())
+    return entries.reshape(*diagonal.shape, size)

@@ -7,7 +7,7 @@ gradient of the ELBO takes the precision P to P − 2γ ∂ELBO/∂Σ, which is 
     S ← S U⁻ᵀ          m ← m + γ S Sᵀ g       (with the new S)
 
 for an upper triangular U. For a conjugate model and γ = 1 this is the exact posterior. A diagonal q is the same, number
-by number.
+by number, but that its means take a step of γ/H: all H of a row move at once, each as if the others stood still.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
 """Training that ends when it is done."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from mogul.data import Batch
 from mogul.errors import ConfigError
 from mogul.models import build
 from mogul.training import Run, Stopping
+from mogul.training.presets import preset
 from mogul.training.stopping import held_out_score
 
 EPOCHS = 60
@@ -57,6 +59,18 @@ def test_a_patient_one_changes_nothing():
     assert run_with(Stopping(tolerance=-math.inf)).objective == run_with(None).objective
 
 
+@pytest.mark.parametrize("num_rows", [300, 2_500, 15_000, 100_000])
+def test_a_default_fit_ends_early_once_nothing_is_gained(num_rows):
+    """The clock of a default configuration, driven by an objective that never changes."""
+    config = preset("default", "n-sbgprn", num_rows=num_rows)
+    run = run_with(None)
+    last, run._config, run._clock, run._watched, run.records = run.records[-1], config, 0, [], []
+    while run._clock < config.epochs:
+        run.records.append(replace(last, kl_weight=1.0, learning_rate=config.rate_at(run._clock)))
+        run._tick()
+    assert len(run.records) < config.epochs
+
+
 def test_annealing_is_not_cut_short():
     records = run_with(Stopping(patience=1, tolerance=math.inf), anneal_epochs=10).records
     assert [record.kl_weight for record in records[:10]] == sorted(record.kl_weight for record in records[:10])
@@ -97,9 +111,14 @@ def test_a_fit_with_held_out_rows_and_what_it_refuses():
     x, y = waves()
     config = TrainingConfig(epochs=3, num_starts=1, stopping=Stopping(held_out=0.2))
     assert fit(Dataset(x, y), "mogp", config, num_inducing=8).predict(x).mean.shape == (60, 2)
+    half = fit(Dataset(x, y), "mogp", replace(config, stopping=Stopping(held_out=0.5)), num_inducing=8)
+    whole = fit(Dataset(x, y), "mogp", replace(config, stopping=None), num_inducing=8)
+    assert not torch.equal(half.model.mean.bias, whole.model.mean.bias)  # the plane has not seen them either
     with pytest.raises(ConfigError, match="held_out must be 0 with latent inputs"):
         fit(Dataset(None, y), "mogp-lvm", config, num_inputs=1)
     with pytest.raises(ConfigError, match=r"held_out must be in \[0, 1\); got 1"):
         Stopping(held_out=1.0)
+    with pytest.raises(ConfigError, match=r"must leave rows on both sides; 0\.1 of 4 rows is 0"):
+        fit(Dataset(x[:4], y[:4]), "mogp", TrainingConfig(epochs=1, stopping=Stopping(held_out=0.1)))
     with pytest.raises(ConfigError, match="patience must be at least 1"):
         Stopping(patience=0)

@@ -41,7 +41,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         nonlinearity: of the hidden units: a name, or any `Nonlinearity`.
         options: further options of `mogul.models.build`, by name.
         num_samples: draws of the predictive mixture, for quantiles, covariances and densities.
-        random_state: of everything random; a number gives the same result each time.
+        random_state: of everything random but a training by `config`, which has a seed of its own; a number gives the
+            same result each time.
 
     Attributes:
         fitted_: the `mogul.Fitted` underneath.
@@ -129,7 +130,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         Args:
             X: the same or other rows of inputs.
             y: their outputs.
-            epochs: how many more passes; as many as the first training by default.
+            epochs: how many more passes, once there was a first training; as many as that by default.
         """
         if not hasattr(self, "fitted_"):
             return self.fit(X, y)
@@ -204,17 +205,17 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R², the mean over outputs, as scikit-learn defines it, of the values that are there."""
+        matrix = self._matrix(X, reset=False)
+        mean = self._quick.mean(matrix)
         outputs = Outputs.of(y, type(self).__name__)
-        mean = self._quick.mean(self._matrix(X, reset=False))
-        if outputs.values.shape != mean.shape:
-            raise ShapeError(
-                f"Y must have the shape of the prediction, {mean.shape}; got {outputs.values.shape}. Match them."
-            )
+        self._require_outputs(outputs)
+        data = named_dataset(matrix, self._names_in(), outputs).in_order(self.fitted_.input_names, self.output_names_)
+        values = data.y
         weights = np.ones(len(mean)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        known = ~np.isnan(outputs.values)
+        known = ~np.isnan(values)
         scores = [
             r2_score(true[seen], guess[seen], sample_weight=weights[seen])
-            for true, guess, seen in zip(outputs.values.T, mean.T, known.T, strict=True)
+            for true, guess, seen in zip(values.T, mean.T, known.T, strict=True)
             if seen.any()
         ]
         return float(np.mean(scores))

@@ -113,6 +113,7 @@ class CorrelatedMixing(BayesianMixing):
 
     def __init__(self, num_outputs: int, num_features: int, generator: torch.Generator) -> None:
         super().__init__(num_outputs, num_features, generator)
+        self.numbers_per_point = num_outputs * num_features
         start = torch.exp(self.log_scale.detach())
         del self.log_scale
         self.root = nn.Parameter(torch.diag_embed(start))

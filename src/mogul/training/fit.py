@@ -46,7 +46,7 @@ def fit(
     Args:
         data: training data in their own units.
         model: one of `mogul.models.names()`; those that end in `-lvm` ignore any inputs of the data.
-        config: how to train.
+        config: how to train; the mean is not part of it, so a config of the paper's wants mean="paper" beside it.
         preset: a named way to train instead: "default", or "paper" for the paper's protocol.
         seed: of everything random, where no config gives one.
         mean: "linear" fits a plane by least squares and models its residual: the default. "paper" has none of that, and
@@ -73,15 +73,15 @@ def fit(
     require_some_of_each(data.y, data.output_names)
     scaling = Scaling.of(data)
     batch = scaling.batch(data, config.dtype)
-    x = principal_scores(batch.y, num_inputs) if parsed.latent else batch.x
-    if not x.shape[1]:
-        raise ConfigError(f"{model} needs inputs; the data have none. Give X, or fit '{model}-lvm'.")
-    options |= _means(mean or _default_mean(parsed, preset), batch, parsed)
-    _log.info("%s: %s, %s, solver %s", model, config, options, options.get("solver") or "Cholesky()")
+    if parsed.latent and config.stopping and config.stopping.held_out:
+        raise ConfigError("held_out must be 0 with latent inputs, which belong to the rows trained on. Watch the ELBO.")
     seeds = torch.Generator().manual_seed(config.seed)
     known, held_out = config.stopping.split(batch, seeds) if config.stopping else (batch, None)
-    if parsed.latent and held_out is not None:
-        raise ConfigError("held_out must be 0 with latent inputs, which belong to the rows trained on. Watch the ELBO.")
+    x = principal_scores(known.y, num_inputs) if parsed.latent else known.x
+    if not x.shape[1]:
+        raise ConfigError(f"{model} needs inputs; the data have none. Give X, or fit '{model}-lvm'.")
+    options |= _means(mean or _default_mean(parsed, preset), known, parsed)
+    _log.info("%s: %s, %s, solver %s", model, config, options, options.get("solver") or "Cholesky()")
     runs = []
     for start in range(config.num_starts):
         generator = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=seeds)))

@@ -46,7 +46,7 @@ class Run:
         self._num_steps = 0
         self._held_out = held_out
         self._clock = 0
-        self._watched: list[float] = []  # since the rate last changed
+        self._watched: list[float] = []  # since a rate was last given up
         self._best_score = -math.inf
         self._best_state: dict[str, torch.Tensor] = {}
 
@@ -69,9 +69,10 @@ class Run:
         if stopping is not None and record.kl_weight == 1:
             self._watched.append(self._score(record))
             if stopping.is_flat(self._watched):
-                self._clock = change
-        if self._clock == change:
-            self._watched.clear()
+                # Flat at one rate, the next has a chance of its own; flat from one rate to another, none will help.
+                began = self.records[-2 * stopping.patience :][0]
+                self._clock = change if began.learning_rate == record.learning_rate else self._config.epochs
+                self._watched.clear()
 
     def _score(self, record: EpochRecord) -> float:
         """What stopping watches, per observed output value; the best state so far is kept where rows are held out."""

@@ -44,9 +44,14 @@ class Stopping:
 
     def split(self, data: Batch, generator: torch.Generator) -> tuple[Batch, Batch | None]:
         """Rows to train on, and rows to watch, if any are held out."""
-        num_held_out = round(self.held_out * len(data))
-        if not num_held_out:
+        if not self.held_out:
             return data, None
+        num_held_out = round(self.held_out * len(data))
+        if not 0 < num_held_out < len(data):
+            raise ConfigError(
+                f"held_out must leave rows on both sides; {self.held_out} of {len(data)} rows is {num_held_out}. "
+                "Hold out another share, or none."
+            )
         order = torch.randperm(len(data), generator=generator)
         return data.rows(order[num_held_out:]), data.rows(order[:num_held_out])
 

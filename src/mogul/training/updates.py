@@ -53,7 +53,7 @@ class NoiseUpdate:
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
-            raise ConfigError(f"rate must be in (0, 1]; got {self.rate}. Try 0.05.")
+            raise ConfigError(f"rate must be in (0, 1]; got {self.rate}. Try 0.3.")
 
     def owns(self, model: Model) -> list[nn.Parameter]:
         """The precisions."""
@@ -79,7 +79,8 @@ class NaturalGradient:
     A step that would leave the positive definite matrices is halved until it does not.
 
     Args:
-        rate: the step's length once the ramp is over; 1 would jump to the optimum of a conjugate model.
+        rate: the step's length once the ramp is over; 1 would jump to the optimum of a
+            conjugate model, where q has a full covariance; means of a diagonal q take a step of rate/H.
         ramp_steps: the length rises to `rate` over so many steps, from a thousandth of it, geometrically: the first
             gradients come from random features.
         parts: which posteriors; the others stay with the optimiser.
