@@ -115,7 +115,6 @@ def _closed_form(repeats: int, sizes: Sizes, gemm_sizes: tuple[int, ...]) -> dic
         "gemm_peak_gflops": peak / 1e9,
         "step_gflop": step_flops(sizes) / 1e9,
         "gemm_fraction": step_flops(sizes) / mogp / peak,
-        "n_mogp_step_ratio_analytic": seconds["n-mogp"] / mogp,
         "n_mogp_step_ratio": seconds["n-mogp"] / mogp,
         "n_sbgprn_step_ratio": seconds["n-sbgprn"] / mogp,
     }
