@@ -3,7 +3,6 @@
 import json
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from typer.testing import CliRunner
@@ -13,14 +12,7 @@ from mogul import cli
 from mogul.errors import ConfigError, NumericalError
 from mogul.experiments import synthetic
 from mogul.training import Fitted, TrainingConfig
-
-
-class Outcome(NamedTuple):
-    """What a person at a terminal sees."""
-
-    code: int
-    out: str
-    err: str
+from terminal import Outcome, assert_refused, command
 
 
 @pytest.fixture
@@ -33,14 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """Run `mogul` with these arguments, as its installed script does."""
-
-    def call(*arguments: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["mogul", *arguments])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        return Outcome(exit_.value.code, *capsys.readouterr())
-
-    return call
+    return command(monkeypatch, capsys)
 
 
 @pytest.fixture
@@ -59,16 +44,6 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic, "config", lambda seed: TrainingConfig(epochs=2, num_starts=1, seed=seed))
     predict = Fitted.predict
     monkeypatch.setattr(Fitted, "predict", lambda self, x, *_, **__: predict(self, x, num_samples=50))
-
-
-def assert_refused(outcome: Outcome, *fragments: str) -> None:
-    """Exit code 2, and one line on standard error."""
-    assert outcome.code == 2
-    assert outcome.out == ""
-    assert outcome.err.startswith("mogul: ")
-    assert outcome.err.count("\n") == 1
-    for fragment in fragments:
-        assert fragment in outcome.err
 
 
 def test_help_names_the_commands():

@@ -3,29 +3,19 @@
 import hashlib
 import json
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from mogul import cli
 from mogul.data.catalogue import CATALOGUE
 from mogul.data.simulated import simulators_installed
 from mogul.report import data_tables
+from terminal import assert_refused, command
 
 REAL = Path(os.environ.get("MOGUL_DATA", Path(__file__).parents[2] / "shared" / "data"))
 needs_simulators = pytest.mark.skipif(not simulators_installed(), reason="the extra 'robots' is not installed")
-
-
-class Outcome(NamedTuple):
-    """What a person at a terminal sees."""
-
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture
@@ -40,14 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """Run `mogul data` with these arguments, as its installed script does."""
-
-    def call(*arguments: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["mogul", "data", *arguments])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        return Outcome(exit_.value.code, *capsys.readouterr())
-
-    return call
+    return command(monkeypatch, capsys, "data")
 
 
 @pytest.fixture
@@ -61,16 +44,6 @@ def eeg(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     small = replace(CATALOGUE["eeg"], num_rows=20, num_outputs=2, num_test=5, files=files)
     monkeypatch.setitem(CATALOGUE, "eeg", small)
     return folder / "data"
-
-
-def assert_refused(outcome: Outcome, *fragments: str) -> None:
-    """Exit code 2, and one line on standard error."""
-    assert outcome.code == 2
-    assert outcome.out == ""
-    assert outcome.err.startswith("mogul: ")
-    assert outcome.err.count("\n") == 1
-    for fragment in fragments:
-        assert fragment in outcome.err
 
 
 def test_the_list_names_every_set_without_any_folder(run) -> None:
@@ -191,5 +164,5 @@ def test_another_checksum_of_a_simulated_set_is_said_and_no_error(run, monkeypat
 
 def test_without_a_command_there_is_help(run) -> None:
     outcome = run()
-    for command in ("list", "check", "simulate"):
-        assert command in outcome.out + outcome.err
+    for name in ("list", "check", "simulate"):
+        assert name in outcome.out + outcome.err

@@ -8,7 +8,7 @@ import typer
 
 from mogul.cli_data import app as data_app
 from mogul.errors import ConfigError, MogulError, unknown_name
-from mogul.report.files import require_file, require_folder
+from mogul.files import require_file, require_folder
 
 app = typer.Typer(
     help="Multi-output Gaussian processes with neural likelihoods.",

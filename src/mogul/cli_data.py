@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from mogul.errors import ConfigError
-from mogul.report.files import require_file, write_json, write_whole
+from mogul.files import require_file, write_json, write_whole
 
 app = typer.Typer(help="Data sets: list, check, simulate.", no_args_is_help=True)
 
@@ -80,6 +80,7 @@ def simulate(
     grouped = entry(name).simulate(rows, seed)
     sizes = describe_sizes(grouped.data.num_rows, grouped.data.num_inputs, grouped.data.num_outputs)
     if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
         write_whole(out, lambda partial: grouped.frame().to_csv(partial, index=False))
     print(f"{name}: {sizes}, seed {seed}, SHA-256 {data_checksum(grouped)}" + (f"\nRows: {out}" if out else ""))
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.console import Console
 
 from mogul.experiments import synthetic
+from mogul.files import write_json
 from mogul.report.figures import save_figure, synthetic_figure
-from mogul.report.files import write_json
 from mogul.report.tables import synthetic_table
 
 

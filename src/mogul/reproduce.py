@@ -10,8 +10,8 @@ from rich.console import Console
 from mogul.data.robots import data_folder, load
 from mogul.errors import DataError, require_natural, require_positive
 from mogul.experiments import regression
+from mogul.files import write_json
 from mogul.models import Name
-from mogul.report.files import write_json
 from mogul.report.tables import regression_table
 
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import secrets
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mogul.errors import FileError
+from mogul.files import write_whole
 
 FORMAT = 1
 _KEY = "mogul"
@@ -55,19 +55,12 @@ def read_sealed(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        with partial.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        write_whole(path, lambda partial: partial.write_bytes(content))
     except OSError as error:
         raise FileError(
             f"The file must be writable; {path} is not: {error.strerror}. Choose a folder that exists and has room."
         ) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,15 +12,17 @@ from mogul.errors import ConfigError
 def write_json(path: Path, content: object) -> None:
     """Write all or nothing: a reader never sees half a file."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write under another name and rename, or leave nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
+    """Write under a name of its own and rename, or leave nothing; its folder must be there."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         write(partial)
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())  # else a crash may leave the new name on an empty file
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
