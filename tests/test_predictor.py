@@ -77,6 +77,19 @@ class TestShallow:
     def test_equals_the_model(self, name):
         assert_predicts_as(random_model(name))
 
+    @pytest.mark.parametrize("num_inducing", [47, 100, 203])
+    def test_equals_the_model_with_several_blocks_of_inducing_points(self, num_inducing):
+        x = torch.randn(num_inducing, NUM_INPUTS, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+        gps = IndependentGPs(rbf(NUM_INPUTS, 2), x, num_latents=2)
+        with torch.no_grad():
+            gps.variational_mean.normal_(generator=torch.Generator().manual_seed(4))
+            gps.variational_root.mul_(0.5)
+        frozen = FrozenGPs(gps.double(), 1, torch.Generator()).double()
+        found, expected = (prior(points(), 1, torch.Generator()) for prior in (frozen, gps))
+        torch.testing.assert_close(found.mean, expected.mean, atol=1e-7, rtol=1e-7)
+        torch.testing.assert_close(found.var, expected.var, atol=1e-7, rtol=1e-7)
+        assert len(frozen.blocks) == max(1, num_inducing // 48)
+
     def test_equals_the_model_where_q_is_wider_than_the_prior(self):
         model = random_model("mogp")
         with torch.no_grad():

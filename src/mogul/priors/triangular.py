@@ -15,7 +15,8 @@ _NUM_BLOCKS = 4
 _MIN_BLOCK = 48
 
 
-def _blocks(size: int) -> list[tuple[int, int]]:
+def blocks(size: int) -> list[tuple[int, int]]:
+    """Where each block begins and ends."""
     count = max(1, min(_NUM_BLOCKS, size // _MIN_BLOCK))
     edges = [size * number // count for number in range(count + 1)]
     return list(itertools.pairwise(edges))
@@ -28,7 +29,7 @@ def _batch(left: Tensor, right: Tensor) -> int:
 def lower_times(lower: Float[Tensor, "K M M"], right: Float[Tensor, "J M N"]) -> Float[Tensor, "L M N"]:
     """T X for lower triangular T; a batch of one is shared."""
     out = right.new_empty(_batch(lower, right), *right.shape[1:])
-    for first, last in _blocks(lower.shape[-1]):
+    for first, last in blocks(lower.shape[-1]):
         torch.matmul(lower[:, first:last, :last], right[:, :last], out=out[:, first:last])
     return out
 
@@ -36,7 +37,7 @@ def lower_times(lower: Float[Tensor, "K M M"], right: Float[Tensor, "J M N"]) ->
 def lower_transposed_times(lower: Float[Tensor, "K M M"], right: Float[Tensor, "J M N"]) -> Float[Tensor, "L M N"]:
     """Tᵀ X for lower triangular T; a batch of one is shared."""
     out = right.new_empty(_batch(lower, right), *right.shape[1:])
-    for first, last in _blocks(lower.shape[-1]):
+    for first, last in blocks(lower.shape[-1]):
         torch.matmul(lower[:, first:, first:last].mT, right[:, first:], out=out[:, first:last])
     return out
 
@@ -44,8 +45,8 @@ def lower_transposed_times(lower: Float[Tensor, "K M M"], right: Float[Tensor, "
 def lower_times_lower(left: Float[Tensor, "K M M"], right: Float[Tensor, "K M M"]) -> Float[Tensor, "K M M"]:
     """T R for lower triangular T and R: lower triangular."""
     out = torch.zeros_like(left)
-    for first, last in _blocks(left.shape[-1]):
-        for start, stop in _blocks(left.shape[-1]):
+    for first, last in blocks(left.shape[-1]):
+        for start, stop in blocks(left.shape[-1]):
             if start <= first:
                 torch.matmul(
                     left[:, first:last, start:last],
@@ -59,7 +60,7 @@ def lower_of_outer(left: Float[Tensor, "K M N"], right: Float[Tensor, "J M N"]) 
     """The lower triangle of X Yᵀ; zero above it."""
     size = left.shape[1]
     out = left.new_zeros(_batch(left, right), size, size)
-    for first, last in _blocks(size):
+    for first, last in blocks(size):
         torch.matmul(left[:, first:last], right[:, :last].mT, out=out[:, first:last, :last])
     return out.tril_()
 
