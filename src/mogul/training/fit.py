@@ -76,7 +76,7 @@ def fit(
     if parsed.latent and config.stopping and config.stopping.held_out:
         raise ConfigError("held_out must be 0 with latent inputs, which belong to the rows trained on. Watch the ELBO.")
     seeds = torch.Generator().manual_seed(config.seed)
-    known, held_out = config.stopping.split(batch, seeds) if config.stopping else (batch, None)
+    known, held_out = config.stopping.split(batch) if config.stopping else (batch, None)
     x = principal_scores(known.y, num_inputs) if parsed.latent else known.x
     if not x.shape[1]:
         raise ConfigError(f"{model} needs inputs; the data have none. Give X, or fit '{model}-lvm'.")

@@ -38,7 +38,7 @@ def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: i
     config = replace(config, epochs=config.epochs if epochs is None else epochs, anneal_epochs=0, num_starts=1)
     generator = torch.Generator().manual_seed(seed)
     batch = fitted.scaling.batch(data.in_order(fitted.input_names, fitted.output_names), config.dtype)
-    known, held_out = config.stopping.split(batch, generator) if config.stopping else (batch, None)
+    known, held_out = config.stopping.split(batch) if config.stopping else (batch, None)
     history = fitted.history
     run = Run(deepcopy(fitted.model), known, config, generator, history.chosen_start, held_out)
     run.train(config.epochs, lambda record: None)
