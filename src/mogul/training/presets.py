@@ -52,7 +52,7 @@ def _default(model: str, seed: int, num_rows: int) -> TrainingConfig:
     return TrainingConfig(
         epochs=epochs,
         batch_size=batch_size,
-        learning_rate=0.03 if few else 0.02,
+        learning_rate=0.03 if few else 0.01,
         milestones=_MILESTONES,
         decay=_DECAY,
         anneal_epochs=min(recipe.anneal_epochs, epochs // 5),
