@@ -145,6 +145,7 @@ class TestHistory:
             "kl_weight",
             "jitter",
             "seconds",
+            "rollbacks",
         ]
         assert len(frame) == 6
         assert not frame.duplicated(["start", "epoch"]).any()
