@@ -255,17 +255,25 @@ OPTIONS = tuple(
 )
 
 
+def unused_options(name: str) -> set[str]:
+    """The options of `build` that the model of this name has no use for.
+
+    >>> sorted(unused_options("n-mogp") - unused_options("n-dgp"))
+    ['inner_mean', 'layers', 'num_top_inducing', 'num_top_latents']
+    """
+    parts = Name.parse(name).recipe.parts
+    return {option for part, owned in _PART_OPTIONS.items() if part not in parts for option in owned}
+
+
 def require_used(name: str, options: Mapping[str, object]) -> None:
     """Check that the model of this name has a use for each of these options of `build`."""
-    parts = Name.parse(name).recipe.parts
-    for part, owned in _PART_OPTIONS.items():
-        for option in owned:
-            if option in options and part not in parts:
-                having = ", ".join(family for family, recipe in FAMILIES.items() if part in recipe.parts)
-                raise ConfigError(
-                    f"{option} is for models with {part}; {name} has none; got {options[option]!r}. "
-                    f"Leave it out, or choose among {having}."
-                )
+    for option in options:
+        if option in unused_options(name):
+            having = ", ".join(family for family in FAMILIES if option not in unused_options(family))
+            raise ConfigError(
+                f"{option} must be left out where nothing uses it; {name} does not; got {options[option]!r}. "
+                f"Leave it out, or choose among {having}."
+            )
     sizes = [size for size in ("num_latents", "num_inducing", "num_top_latents", "num_top_inducing") if size in options]
     if "layers" in options and sizes:
         raise ConfigError(f"layers has all sizes of a deep model; got {sizes[0]} beside it. Leave that out.")

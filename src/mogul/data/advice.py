@@ -52,7 +52,7 @@ def advice(data: Dataset, num_inducing: Mapping[str, int] | None = None) -> list
 
 def _about_inputs(data: Dataset) -> Iterator[Finding]:
     names = data.input_names
-    constant = _are_constant(data.x)
+    constant = _are_constant(data.x) & (data.num_rows > 1)
     if constant.any():
         yield _found(
             "constant input",
