@@ -389,6 +389,7 @@ def table() -> np.ndarray:
 def gplvm(table: np.ndarray) -> MultiOutputGPLVM:
     settings = SMALL_LVM | {
         "model": "mogp",
+        "num_hidden": None,
         "epochs": 120,
         "num_inducing": 15,
         "inference_steps": 150,
