@@ -20,10 +20,10 @@ CONTEXT.set_forkserver_preload(
 )
 # Three starts, rows held out of training whose likelihood is watched, and units dropped at random.
 CONFIG = TrainingConfig(
-    epochs=100,
+    epochs=60,
     batch_size=13,
     num_starts=3,
-    start_epochs=30,
+    start_epochs=25,
     stopping=Stopping(held_out=0.2, tolerance=-100.0),
 )
 FOR_EVER = TrainingConfig(epochs=1_000_000, num_starts=2, start_epochs=3)

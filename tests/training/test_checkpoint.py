@@ -4,6 +4,7 @@ import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ class TestCourse:
 
     def test_it_is_written_when_due(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         clock = iter(range(0, 1000, 10))
-        monkeypatch.setattr("mogul.training.checkpoint.time.monotonic", lambda: float(next(clock)))
+        monkeypatch.setattr("mogul.training.checkpoint.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
         written: list[int] = []
         save = Checkpoint.save
         monkeypatch.setattr(Checkpoint, "save", lambda self, starts: (written.append(1), save(self, starts)))

@@ -96,11 +96,11 @@ class TestRollBack:
         assert broken.recovery.rollbacks == 3
         assert broken.records[-1].learning_rate == pytest.approx(0.3**3 * broken.config.rate_at(11))
         assert broken.records[-1].jitter == pytest.approx(1e-5)
-        assert broken.solver == Cholesky(jitter=pytest.approx(1e-5))
+        assert broken.solver.jitter == pytest.approx(1e-5)
 
     def test_the_fourth_time_is_an_error_that_leaves_the_model_at_its_last_good_state(self):
         broken = start(FailsAt(12, 15, 18, 21))
-        with pytest.raises(FitError, match=r"in epoch 5 it did not, for the 4th time, with steps of 0\.027 times"):
+        with pytest.raises(FitError, match=r"in epoch 4 it did not, for the 4th time, with steps of 0\.027 times"):
             train(broken)
         assert same(broken, train(start(), 3))
         assert len(broken.records) == 3
@@ -111,7 +111,7 @@ class TestRollBack:
     def test_epochs_at_other_rates_do_not_count_as_flat(self):
         # Six epochs of a patience of three show a rate to be flat; those before the trouble are forgotten.
         stopping = Stopping(patience=3, tolerance=math.inf)
-        assert len(train(start(FailsAt(15), stopping=stopping)).records) == 4 + 6 + 2
+        assert len(train(start(FailsAt(15), stopping=stopping)).records) == 4 + 6
         assert len(train(start(stopping=stopping)).records) == 12
 
     def test_it_is_logged(self, caplog: pytest.LogCaptureFixture):
@@ -205,12 +205,12 @@ class TestFit:
     def test_more_training_is_mended_too(self):
         x, y = rows()
         data = Dataset(x, y)
-        trouble = FailsAt(20)
+        trouble = FailsAt(15)
         config = TrainingConfig(epochs=10, num_starts=1, expectation=trouble)
         fitted = fit(data, "mogp", config, num_inducing=8)
         with pytest.warns(MogulWarning, match="it did not, 1 times"):
             more = train_more(fitted, data)
-        assert more.blueprint.options["solver"] == Cholesky(jitter=pytest.approx(1e-7))
+        assert more.blueprint.options["solver"].jitter == pytest.approx(1e-7)
         assert "solver" not in fitted.blueprint.options
 
 
