@@ -14,6 +14,7 @@ from mogul.data import Dataset
 from mogul.errors import (
     ConfigError,
     DataError,
+    FitError,
     MogulError,
     MogulWarning,
     NumericalError,
@@ -56,7 +57,7 @@ def _as_a_user_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def fitted() -> Fitted:
-    x = pd.DataFrame(X, columns=["angle", "speed"])
+    x = pd.DataFrame(with_value(X, 0, 0, 9.0), columns=["angle", "speed"])
     return fit(Dataset(x, np.hstack([Y, -Y])), "mogp", TrainingConfig(epochs=1, num_starts=1))
 
 
@@ -320,6 +321,7 @@ def test_users_can_catch_errors_by_what_they_know():
     assert issubclass(NumericalError, MogulError)
     assert issubclass(NumericalError, ArithmeticError)
     assert not issubclass(NumericalError, ValueError)
+    assert issubclass(FitError, NumericalError)
     assert issubclass(MogulWarning, UserWarning)
 
 

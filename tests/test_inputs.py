@@ -149,7 +149,7 @@ def test_the_mixture_of_a_reconstruction_has_the_moments_of_the_model(name: str)
     # As many latent inputs as GPs: were their noises shared, the mixture would be too wide or too narrow.
     y = normal(30, 3).numpy()
     config = TrainingConfig(epochs=3, num_starts=1)
-    fitted = fit(Dataset(None, y), name, config, num_inputs=2, num_latents=2, num_inducing=8, num_mixing_inducing=6)
+    fitted = fit(Dataset(None, y), name, config, num_inputs=2, num_latents=2, num_inducing=8)
     assert isinstance(fitted, FittedLatent)
     prediction = fitted.reconstruct(y[:4], num_samples=20_000)
     latent = fitted.infer(y[:4])

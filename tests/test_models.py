@@ -199,3 +199,37 @@ def test_by_default_a_model_stands_on_nothing():
     model = build("mogp")
     assert isinstance(model.mean, ZeroMean)
     assert model.mean.scale.tolist() == [1.0] * 5
+
+
+CHANGES = {
+    "num_hidden": 3,
+    "nonlinearity": Erf(0.123),
+    "correlated_mixing": True,
+    "dropout": 0.3,
+    "num_mixing_inducing": 3,
+    "num_top_latents": 3,
+    "num_top_inducing": 3,
+    "layers": [(2, 4), (2, 4), (2, 4)],
+    "inner_mean": "linear",
+}
+
+
+def anatomy(model: Model) -> object:
+    """Sizes and kinds of all that a model is made of."""
+    modules = [
+        (type(each), getattr(each, "dropout", None), getattr(each, "nonlinearity", None)) for each in model.modules()
+    ]
+    return {name: value.shape for name, value in model.state_dict().items()}, modules
+
+
+@pytest.mark.parametrize("name", models.FAMILIES)
+def test_a_model_is_changed_by_the_options_that_it_uses_and_by_no_other(name):
+    plain = anatomy(build(name, x=points(12)))
+    without_use = {option for option, value in CHANGES.items() if anatomy(build_changed(name, option, value)) == plain}
+    assert without_use == models.unused_options(name)
+
+
+def build_changed(name: str, option: str, value: object) -> Model:
+    if option == "layers" and not models.FAMILIES[name].deep:
+        return build(name, x=points(12))  # which refuses them by itself
+    return build(name, x=points(12), **{option: value})

@@ -347,7 +347,7 @@ def data() -> Dataset:
 @pytest.fixture(scope="module", params=["mogp", "n-mogp", "gprn"])
 def fitted(request, data):
     config = TrainingConfig(epochs=2, num_starts=1, start_epochs=1)
-    return fit(data, request.param, config, num_inducing=8, num_mixing_inducing=8)
+    return fit(data, request.param, config, num_inducing=8)
 
 
 class TestFitted:

@@ -33,6 +33,10 @@ class NumericalError(MogulError, ArithmeticError):
     """A computation left the range in which its result means something."""
 
 
+class FitError(NumericalError):
+    """Training broke down, and smaller steps from its last good state did not mend it."""
+
+
 class MogulWarning(UserWarning):
     """Something was changed or looks wrong, and the result is still usable."""
 

@@ -9,6 +9,12 @@ from pathlib import Path
 from mogul.errors import ConfigError
 
 
+def remove_partials(path: Path) -> None:
+    """Clear away what writings of this file have left behind that were killed on the way."""
+    for partial in path.parent.glob(f".{path.name}.*.partial"):
+        partial.unlink(missing_ok=True)
+
+
 def write_json(path: Path, content: object) -> None:
     """Write all or nothing: a reader never sees half a file."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -4,7 +4,7 @@ A name is one of seven families, with `dk-` before it for deep kernels and `-lvm
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from inspect import signature
@@ -79,6 +79,7 @@ class Recipe:
     num_inducing: int = 400
     num_samples: int | None = 250  # draws per expectation in the paper's training; None: closed-form
     deep: bool = False
+    parts: tuple[str, ...] = ("bayesian mixing",)  # those with options of their own
 
     @property
     def inner_samples(self) -> int:
@@ -101,14 +102,30 @@ class Recipe:
         return str(self.compose.__doc__)
 
 
+# Options of `build` that belong to a part that not every model has.
+_PART_OPTIONS: dict[str, tuple[str, ...]] = {
+    "hidden units": ("num_hidden", "nonlinearity"),
+    "bayesian mixing": ("correlated_mixing",),
+    "net mixing": ("dropout",),
+    "gp mixing": ("num_mixing_inducing",),
+    "deep gps": ("num_top_latents", "num_top_inducing", "layers", "inner_mean"),
+}
+_NEURAL, _DEEP = ("hidden units", "bayesian mixing"), ("deep gps", "bayesian mixing")
 FAMILIES: dict[str, Recipe] = {
     "mogp": Recipe(mogp, "mogp"),
-    "gprn": Recipe(gprn, "gprn", num_inducing=100, num_samples=None),
-    "dgp": Recipe(dgp, "dgp", num_samples=5, deep=True),
-    "sbgprn": Recipe(sbgprn, "sbgprn"),
-    "n-mogp": Recipe(n_mogp, "nmogp", nonlinearity="sherf"),
-    "n-sbgprn": Recipe(n_sbgprn, "nsbgprn", latent_nonlinearity="relu", hidden_per_output=1, latent_hidden=7),
-    "n-dgp": Recipe(n_dgp, "ndgp", nonlinearity="erf", num_samples=5, deep=True),
+    "gprn": Recipe(gprn, "gprn", num_inducing=100, num_samples=None, parts=("gp mixing",)),
+    "dgp": Recipe(dgp, "dgp", num_samples=5, deep=True, parts=_DEEP),
+    "sbgprn": Recipe(sbgprn, "sbgprn", parts=("net mixing",)),
+    "n-mogp": Recipe(n_mogp, "nmogp", nonlinearity="sherf", parts=_NEURAL),
+    "n-sbgprn": Recipe(
+        n_sbgprn,
+        "nsbgprn",
+        latent_nonlinearity="relu",
+        hidden_per_output=1,
+        latent_hidden=7,
+        parts=("hidden units", "net mixing"),
+    ),
+    "n-dgp": Recipe(n_dgp, "ndgp", nonlinearity="erf", num_samples=5, deep=True, parts=(*_NEURAL, "deep gps")),
 }
 # Section 5.4: latent dimension, GPs and inducing points of every model with latent inputs.
 LATENT_INPUTS, LATENT_GPS, LATENT_INDUCING = 4, 4, 200
@@ -236,6 +253,30 @@ def build(
 OPTIONS = tuple(
     name for name, parameter in signature(build).parameters.items() if parameter.kind is parameter.KEYWORD_ONLY
 )
+
+
+def unused_options(name: str) -> set[str]:
+    """The options of `build` that the model of this name has no use for.
+
+    >>> sorted(unused_options("n-mogp") - unused_options("n-dgp"))
+    ['inner_mean', 'layers', 'num_top_inducing', 'num_top_latents']
+    """
+    parts = Name.parse(name).recipe.parts
+    return {option for part, owned in _PART_OPTIONS.items() if part not in parts for option in owned}
+
+
+def require_used(name: str, options: Mapping[str, object]) -> None:
+    """Check that the model of this name has a use for each of these options of `build`."""
+    for option in options:
+        if option in unused_options(name):
+            having = ", ".join(family for family in FAMILIES if option not in unused_options(family))
+            raise ConfigError(
+                f"{option} must be left out where nothing uses it; {name} does not; got {options[option]!r}. "
+                f"Leave it out, or choose among {having}."
+            )
+    sizes = [size for size in ("num_latents", "num_inducing", "num_top_latents", "num_top_inducing") if size in options]
+    if "layers" in options and sizes:
+        raise ConfigError(f"layers has all sizes of a deep model; got {sizes[0]} beside it. Leave that out.")
 
 
 def _checked(layers: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, int], ...]:

@@ -13,7 +13,7 @@ import torch
 from sklearn.linear_model import LinearRegression
 
 from mogul.data import Dataset
-from mogul.errors import ConfigError, MogulWarning, NumericalError, UnknownNameError
+from mogul.errors import ConfigError, FitError, MogulWarning, NumericalError, UnknownNameError
 from mogul.heads import Neural
 from mogul.objective import Analytic, Elbo, MonteCarlo
 from mogul.output_mean import LinearOutputMean, ZeroMean
@@ -145,6 +145,7 @@ class TestHistory:
             "kl_weight",
             "jitter",
             "seconds",
+            "rollbacks",
         ]
         assert len(frame) == 6
         assert not frame.duplicated(["start", "epoch"]).any()
@@ -173,7 +174,8 @@ def test_the_bound_rises(name):
 def test_a_fit_finds_the_function(name):
     data = waves(60)
     config = TrainingConfig(epochs=120, num_starts=3, start_epochs=15, learning_rate=0.1, seed=1)
-    fitted = fit(data, name, config, num_latents=2, num_hidden=8, num_inducing=12)
+    hidden = {"num_hidden": 8} if name == "n-mogp" else {}
+    fitted = fit(data, name, config, num_latents=2, num_inducing=12, **hidden)
     scores = fitted.evaluate(data, standardised=True, num_samples=50)
     assert scores.mrmse < 0.15
     assert scores.ll > 0.5
@@ -199,7 +201,8 @@ def test_a_row_without_outputs_is_allowed(name):
 @both_models
 @pytest.mark.parametrize("num_rows", [1, 2, 5])
 def test_there_may_be_fewer_rows_than_inducing_points(name, num_rows):
-    fitted = quick(waves(num_rows), name, num_inducing=50)
+    with pytest.warns(MogulWarning, match=rf"different rows, {num_rows}; got 50. Lowered to {num_rows}, one for each"):
+        fitted = quick(waves(num_rows), name, num_inducing=50)
     assert fitted.model.prior.inducing_points.shape == (num_rows, 1)
     assert np.isfinite(fitted.predict([[11.0]]).var).all()
 
@@ -209,7 +212,8 @@ def test_a_constant_output_is_no_obstacle(name):
     data = waves()
     y = data.y.copy()
     y[:, 1] = 42.0
-    prediction = quick(Dataset(data.x, y), name, epochs=30, batch_size=18).predict(data.x)
+    with pytest.warns(MogulWarning, match="Outputs should vary; 'y1' holds one value"):
+        prediction = quick(Dataset(data.x, y), name, epochs=30, batch_size=18).predict(data.x)
     assert np.abs(prediction.mean[:, 1] - 42.0).max() < 1.0
 
 
@@ -262,11 +266,11 @@ class TestTrouble:
 
         def fragile(run, until, on_epoch):
             if run.start == 0:
-                raise NumericalError("It broke.")
+                raise FitError("It broke.")
             train(run, until, on_epoch)
 
         def fragile_for_all(run, until, on_epoch):
-            raise NumericalError("It broke.")
+            raise FitError("It broke.")
 
         monkeypatch.setattr(Run, "train", fragile)
         with pytest.warns(MogulWarning, match=r"Start 1 was given up. It broke."):
@@ -278,6 +282,31 @@ class TestTrouble:
     def test_an_unknown_option_is_refused_before_any_work(self):
         with pytest.raises(UnknownNameError, match="Did you mean 'num_inducing'"):
             fit(waves(), "mogp", num_induc=5)
+
+    @pytest.mark.parametrize(
+        ("name", "options", "message"),
+        [
+            (
+                "mogp",
+                {"num_hidden": 5},
+                r"num_hidden must be left out .*; mogp does not; got 5\. Leave .* among n-mogp, n-s",
+            ),
+            ("mogp", {"nonlinearity": "relu"}, r"; got 'relu'\. Leave it out, or choose among n-mogp, n-sbgprn, n-dgp"),
+            ("n-mogp", {"dropout": 0.1}, r"dropout .* n-mogp does not; got 0\.1\. .* choose among sbgprn, n-sbgprn\."),
+            ("sbgprn", {"correlated_mixing": True}, "choose among mogp, dgp, n-mogp, n-dgp"),
+            ("dgp", {"num_mixing_inducing": 5}, "choose among gprn"),
+            ("n-sbgprn", {"num_top_inducing": 5}, "choose among dgp, n-dgp"),
+            ("mogp", {"num_inputs": 3}, r"num_inputs is for latent inputs; got 3 for mogp\. Leave it out"),
+            (
+                "dgp",
+                {"layers": [(2, 5), (2, 4)], "num_inducing": 5},
+                "layers has all sizes .*; got num_inducing beside it",
+            ),
+        ],
+    )
+    def test_an_option_that_the_model_has_no_use_for_is_refused(self, name, options, message):
+        with pytest.raises(ConfigError, match=message):
+            fit(waves(), name, **options)
 
     def test_a_preset_takes_a_seed_and_excludes_a_config(self):
         with pytest.raises(ConfigError, match="config or preset, not both"):

@@ -64,7 +64,7 @@ def test_a_default_fit_ends_early_once_nothing_is_gained(num_rows):
     """The clock of a default configuration, driven by an objective that never changes."""
     config = preset("default", "n-sbgprn", num_rows=num_rows)
     run = run_with(None)
-    last, run._config, run._clock, run._watched, run.records = run.records[-1], config, 0, [], []
+    last, run.config, run._clock, run._watched, run.records = run.records[-1], config, 0, [], []
     while run._clock < config.epochs:
         run.records.append(replace(last, kl_weight=1.0, learning_rate=config.rate_at(run._clock)))
         run._tick()

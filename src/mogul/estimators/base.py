@@ -88,14 +88,16 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         # Now and not when first used: a prediction must leave the estimator as it is.
         self._quick = fitted.predictor(seed=self._seed)
 
-    def _training_config(self, model: str, num_rows: int, held_out: float | None) -> TrainingConfig:
+    def _training_config(
+        self, model: str, num_rows: int, held_out: float | None = None, epochs: int | None = None
+    ) -> TrainingConfig:
         """The preset or the config, with what was given beside it."""
         if self.config is not None and self.preset is not None:
             raise ConfigError(f"Give config or preset, not both; got preset {self.preset!r} beside a config. Drop one.")
         if self.config is not None and not isinstance(self.config, TrainingConfig):
             raise ConfigError(f"config must be a mogul.TrainingConfig; got {self.config!r}. Leave it out.")
         config = self.config or preset(self.preset or "default", model, self._seed, num_rows)
-        given = self._given(_TRAINING)
+        given = self._given(_TRAINING) | ({} if epochs is None else {"epochs": epochs})
         if "epochs" in given:
             # As the default preset does: the KL has its full weight for most of a training, however short.
             require_positive(epochs=given["epochs"])

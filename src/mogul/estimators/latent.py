@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -96,8 +97,21 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         self.num_samples = num_samples
         self.random_state = random_state
 
-    def fit(self, Y: Any, y: Any = None) -> "MultiOutputGPLVM":
-        """Train on rows of outputs; y is there for pipelines, and not used, as in every transformer of scikit-learn."""
+    def fit(
+        self,
+        Y: Any,
+        y: Any = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_seconds: float = 60.0,
+    ) -> "MultiOutputGPLVM":
+        """Train on rows of outputs; Ctrl-C ends that, and keeps what was learnt.
+
+        Args:
+            Y: outputs, where NaN is a missing value.
+            y: there for pipelines, and not used, as in every transformer of scikit-learn.
+            checkpoint: a folder from which the same call goes on where this one was killed, as in `mogul.fit`.
+            checkpoint_seconds: how long to wait between writings there.
+        """
         require_positive(n_components=self.n_components, inference_steps=self.inference_steps)
         model = parsed_model(self.model, latent=True)
         options = self._build_options()
@@ -105,8 +119,16 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         names = self._names_in()
         data = named_dataset(None, None, Outputs(matrix, names, None, single=False))
         self._seed = seed_of(self.random_state)
-        config = self._training_config(model, data.num_rows, None)
-        fitted = fit(data, model, config, num_inputs=self.n_components, **options)
+        config = self._training_config(model, data.num_rows)
+        fitted = fit(
+            data,
+            model,
+            config,
+            num_inputs=self.n_components,
+            checkpoint=checkpoint,
+            checkpoint_seconds=checkpoint_seconds,
+            **options,
+        )
         assert isinstance(fitted, FittedLatent)
         self._frame, self._single = frame_kind(Y), False
         inference = replace(fitted.inference, steps=self.inference_steps)

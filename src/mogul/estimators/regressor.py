@@ -1,5 +1,6 @@
 """Many outputs from inputs, as a scikit-learn regressor."""
 
+from os import PathLike
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -95,9 +96,16 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, validation: float | None = None, groups: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        validation: float | None = None,
+        groups: Any = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_seconds: float = 60.0,
     ) -> "MultiOutputGPRegressor":
-        """Train on rows of inputs X (N, D) and outputs y (N, P) or (N,).
+        """Train on rows of inputs X (N, D) and outputs y (N, P) or (N,); Ctrl-C ends that, and keeps what was learnt.
 
         Args:
             X: finite inputs: array, tensor or frame.
@@ -105,8 +113,22 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             sample_weight: how often each row counts, in whole numbers.
             validation: share of the rows to hold out, whose likelihood says when to stop; None watches the ELBO.
             groups: must be None; split by groups outside, as `cross_val_score(..., groups=...)` does.
+            checkpoint: a folder from which the same call goes on where this one was killed, as in `mogul.fit`.
+            checkpoint_seconds: how long to wait between writings there.
         """
         _refuse_groups(groups)
+        saving = {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
+        return self._fit(X, y, sample_weight, held_out=_share(validation), **saving)
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        held_out: float | None = None,
+        epochs: Any = None,
+        **saving: Any,
+    ) -> "MultiOutputGPRegressor":
         model = parsed_model(self.model, latent=False)
         options = self._build_options()
         matrix = self._matrix(X, reset=True)
@@ -115,9 +137,9 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         chosen = copies(sample_weight, len(matrix))
         data = data if chosen is None else data.rows(chosen)
         self._seed = seed_of(self.random_state)
-        config = self._training_config(model, data.num_rows, _share(validation))
+        config = self._training_config(model, data.num_rows, held_out, epochs)
         mean = "paper" if self.mean is None and self.preset == "paper" else self.mean
-        fitted = fit(data, model, config, mean=mean, **options)
+        fitted = fit(data, model, config, mean=mean, **saving, **options)
         self._frame, self._single = outputs.frame, outputs.single
         self._keep(fitted)
         return self
@@ -130,10 +152,10 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         Args:
             X: the same or other rows of inputs.
             y: their outputs.
-            epochs: how many more passes, once there was a first training; as many as that by default.
+            epochs: how many passes, or how many more; as many as a first training has by default.
         """
         if not hasattr(self, "fitted_"):
-            return self.fit(X, y)
+            return self._fit(X, y, epochs=epochs)
         matrix = self._matrix(X, reset=False)
         outputs = Outputs.of(y, type(self).__name__)
         self._require_outputs(outputs)

@@ -4,7 +4,7 @@ from mogul.priors.deep import DeepGPs
 from mogul.priors.inducing import kmeans
 from mogul.priors.kernels import DeepKernel, rbf
 from mogul.priors.means import ConstantMean, LinearMean, Mean, MeanName, mean_by_name, principal_directions
-from mogul.priors.solvers import CIQ, Cholesky, Solver
+from mogul.priors.solvers import CIQ, Cholesky, Solver, with_more_jitter
 from mogul.priors.sparse import IndependentGPs, Prior, randomise
 
 __all__ = [
@@ -24,4 +24,5 @@ __all__ = [
     "principal_directions",
     "randomise",
     "rbf",
+    "with_more_jitter",
 ]

@@ -1,7 +1,7 @@
 """Linear algebra over the inducing points: from K_zz and K_zx to the whitened cross-covariance."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -50,6 +50,21 @@ class Solver(Protocol):
         ...
 
 
+def with_more_jitter(solver: Solver, times: float, dtype: torch.dtype) -> Solver:
+    """The same solver with so many times its jitter, within its limit; one of another kind stays as it is.
+
+    >>> with_more_jitter(Cholesky(), 10.0, torch.float64)
+    Cholesky(jitter=1e-07, max_jitter=0.01)
+    """
+    match solver:
+        case Cholesky():
+            return replace(solver, jitter=min(times * solver.start(dtype), solver.max_jitter))
+        case CIQ():
+            return replace(solver, jitter=times * solver.jitter)
+        case _:
+            return solver
+
+
 def update_from(whitened: Whitened, posterior: Posterior) -> Update:
     """The update, from its formula: for a solver that has no faster way."""
     cross = whitened.cross
@@ -85,7 +100,7 @@ class Cholesky:
 
     def _factor(self, kzz: Float[Tensor, "K M M"]) -> tuple[Float[Tensor, "K M M"], float]:
         factor, jitter = self.factorise(kzz)
-        start = self._start(kzz.dtype)
+        start = self.start(kzz.dtype)
         if jitter > start:
             warnings.warn(
                 f"The kernel matrix of the inducing points needed a jitter of {jitter:.0e} of its diagonal "
@@ -99,7 +114,7 @@ class Cholesky:
         self, matrix: Float[Tensor, "*K M M"], name: str = "The kernel matrix of the inducing points"
     ) -> tuple[Float[Tensor, "*K M M"], float]:
         """The lower Cholesky factor, and the largest relative jitter it took."""
-        start = self._start(matrix.dtype)
+        start = self.start(matrix.dtype)
         size = matrix.diagonal(dim1=-2, dim2=-1).mean(-1).detach()
         growth = torch.ones_like(size)
         while True:
@@ -119,7 +134,8 @@ class Cholesky:
                 )
             growth = torch.where(failed, 10 * growth, growth)
 
-    def _start(self, dtype: torch.dtype) -> float:
+    def start(self, dtype: torch.dtype) -> float:
+        """The jitter to begin with."""
         if self.jitter is None:
             return 1e-8 if dtype == torch.float64 else 1e-6
         return self.jitter

@@ -1,9 +1,10 @@
 """What a model was built from, so that it can be built again."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from mogul.priors import Solver
 from mogul.training.config import Precision, TrainingConfig
 
 
@@ -38,3 +39,7 @@ class Blueprint:
         """From the arguments of a training."""
         kept = {name: value for name, value in options.items() if name != "output_mean"}
         return Blueprint(model, kept, num_inputs, num_outputs, config.precision, config)
+
+    def solved_by(self, solver: Solver | None) -> "Blueprint":
+        """The same with another solver, if there is one."""
+        return self if solver is None else replace(self, options={**self.options, "solver": solver})

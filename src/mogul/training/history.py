@@ -7,7 +7,11 @@ import pandas as pd
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """Means over the steps of one epoch of one start; terms are totals over the data set."""
+    """Means over the steps of one epoch of one start; terms are totals over the data set.
+
+    `rollbacks` counts how often the start had gone back to an earlier state by then, each time with smaller steps and
+    more jitter; epochs gone back on have no record.
+    """
 
     start: int
     epoch: int
@@ -19,6 +23,7 @@ class EpochRecord:
     kl_weight: float
     jitter: float
     seconds: float
+    rollbacks: int = 0
 
 
 @dataclass(frozen=True)

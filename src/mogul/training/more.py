@@ -7,9 +7,11 @@ import torch
 
 from mogul.data import Dataset
 from mogul.errors import ConfigError
+from mogul.training.course import best_trained
 from mogul.training.fitted import Fitted, FittedLatent
 from mogul.training.history import History
 from mogul.training.run import Run
+from mogul.training.starts import Starts
 
 
 def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: int = 0) -> Fitted:
@@ -30,8 +32,9 @@ def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: i
         >>> len(train_more(fitted, data, epochs=3).history.elbo)
         5
     """
-    config = fitted.blueprint.config if fitted.blueprint else None
-    if config is None or isinstance(fitted, FittedLatent):
+    blueprint = fitted.blueprint
+    config = blueprint.config if blueprint else None
+    if blueprint is None or config is None or isinstance(fitted, FittedLatent):
         raise ConfigError(
             "More training needs a model with observed inputs that fit made; this one is not. Fit it anew."
         )
@@ -40,8 +43,14 @@ def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: i
     batch = fitted.scaling.batch(data.in_order(fitted.input_names, fitted.output_names), config.dtype)
     known, held_out = config.stopping.split(batch) if config.stopping else (batch, None)
     history = fitted.history
-    run = Run(deepcopy(fitted.model), known, config, generator, history.chosen_start, held_out)
-    run.train(config.epochs, lambda record: None)
+    run = best_trained(
+        Starts([Run(deepcopy(fitted.model), known, config, generator, held_out=held_out)], config), blueprint.model
+    )
     done = len(history.elbo)
-    records = tuple(replace(record, epoch=done + record.epoch) for record in run.records)
-    return replace(fitted, model=run.model, history=History(history.records + records, history.chosen_start))
+    records = [replace(record, epoch=done + record.epoch, start=history.chosen_start) for record in run.records]
+    return replace(
+        fitted,
+        model=run.model,
+        history=History((*history.records, *records), history.chosen_start),
+        blueprint=blueprint.solved_by(run.solver),
+    )

@@ -15,9 +15,10 @@ class TrainingProgress:
         total: how many epochs there will be over all starts.
         label: what is being trained.
         console: where to write; standard error by default, so that output can be piped.
+        completed: how many of the epochs are done already.
     """
 
-    def __init__(self, total: int, label: str, console: Console | None = None) -> None:
+    def __init__(self, total: int, label: str, console: Console | None = None, completed: int = 0) -> None:
         console = console or Console(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -29,7 +30,7 @@ class TrainingProgress:
             disable=not console.is_terminal,
             transient=True,
         )
-        self._task = self._progress.add_task(label, total=total, status="")
+        self._task = self._progress.add_task(label, total=total, completed=completed, status="")
 
     def __enter__(self) -> "TrainingProgress":
         self._progress.start()

@@ -11,8 +11,11 @@ from mogul.data import Batch
 from mogul.errors import NumericalError
 from mogul.model import Model
 from mogul.objective import Elbo, ElboTerms
+from mogul.priors import IndependentGPs, Solver
 from mogul.training.config import TrainingConfig
 from mogul.training.history import EpochRecord
+from mogul.training.recovery import Recovery
+from mogul.training.state import RunState, copied_tensors, put_back
 from mogul.training.stopping import held_out_score
 from mogul.training.updates import Step
 
@@ -34,44 +37,78 @@ class Run:
         held_out: Batch | None = None,
     ) -> None:
         self.model = model
+        self.config = config
         self.start = start
         self.records: list[EpochRecord] = []
+        self.num_steps = 0
+        self.recovery = Recovery()
         self._data = data
-        self._config = config
         self._generator = generator
         self._elbo = Elbo(config.expectation, num_data=len(data))
         owned = {parameter for update in config.updates for parameter in update.owns(model)}
         free = [parameter for parameter in model.parameters() if parameter not in owned]
         self._optimiser = torch.optim.Adam(free, lr=config.learning_rate, fused=True)
-        self._num_steps = 0
         self._held_out = held_out
         self._clock = 0
-        self._watched: list[float] = []  # since a rate was last given up
+        self._watched: list[float] = []  # since a rate was last given up or lowered
         self._best_score = -math.inf
         self._best_state: dict[str, torch.Tensor] = {}
 
     def train(self, until: int, on_epoch: Callable[[EpochRecord], None]) -> None:
-        """Go on until the clock stands at so many epochs; at the end, the best state on held-out rows is put back."""
+        """Go on until the clock stands at so many epochs; interrupted, the model is as after its last whole epoch."""
         self.model.train()
-        while self._clock < until:
-            self.records.append(self._epoch(self._clock))
-            self._tick()
-            on_epoch(self.records[-1])
-        if self._best_state and self._clock >= self._config.epochs:
+        try:
+            while self._clock < until:
+                self.recovery.advance(self)
+                on_epoch(self.records[-1])
+        except KeyboardInterrupt:
+            self.recovery.undo(self)
+            raise
+        if self._clock >= self.config.epochs:
+            self.finish()
+        self.model.eval()
+
+    def advance(self) -> None:
+        """One epoch, whatever becomes of it."""
+        self.records.append(self._epoch(self._clock))
+        self._tick()
+
+    def finish(self) -> None:
+        """Ready to predict: the best state on held-out rows is put back, if any were watched."""
+        if self._best_state:
             self.model.load_state_dict(self._best_state)
         self.model.eval()
 
+    def state(self) -> RunState:
+        """A copy of all that the epochs to come depend on."""
+        return RunState(
+            tensors=copied_tensors(self.model, self._optimiser, self._generator),
+            num_epochs=len(self.records),
+            num_steps=self.num_steps,
+            clock=self._clock,
+            watched=tuple(self._watched),
+            best_score=self._best_score,
+            best=self._best_state,
+        )
+
+    def restore(self, state: RunState) -> None:
+        """Be as the run was then."""
+        put_back(state.tensors, self.model, self._optimiser, self._generator)
+        del self.records[state.num_epochs :]
+        self.num_steps, self._clock, self._watched = state.num_steps, state.clock, list(state.watched)
+        self._best_score, self._best_state = state.best_score, state.best
+
     def _tick(self) -> None:
         """Move the clock on by an epoch, or further when the rate at hand no longer helps."""
-        record, stopping = self.records[-1], self._config.stopping
-        change = self._config.next_change(self._clock)
+        record, stopping = self.records[-1], self.config.stopping
+        change = self.config.next_change(self._clock)
         self._clock += 1
         if stopping is not None and record.kl_weight == 1:
             self._watched.append(self._score(record))
             if stopping.is_flat(self._watched):
                 # Flat at one rate, the next has a chance of its own; flat from one rate to another, none will help.
                 began = self.records[-2 * stopping.patience :][0]
-                self._clock = change if began.learning_rate == record.learning_rate else self._config.epochs
+                self._clock = change if began.learning_rate == record.learning_rate else self.config.epochs
                 self._watched.clear()
 
     def _score(self, record: EpochRecord) -> float:
@@ -85,6 +122,12 @@ class Run:
         return score
 
     @property
+    def solver(self) -> Solver | None:
+        """The solver of the model's GPs, with the jitter that training came to need; None where it is as given."""
+        gps = (module for module in self.model.modules() if isinstance(module, IndependentGPs))
+        return next(gps).solver if self.recovery.rollbacks else None
+
+    @property
     def objective(self) -> float:
         """The training objective in the last epoch, with the full weight of the KL: what starts are compared by."""
         return self.records[-1].elbo
@@ -92,11 +135,11 @@ class Run:
     def _epoch(self, clock: int) -> EpochRecord:
         began = time.perf_counter()
         epoch = len(self.records)
-        rate, kl_weight = self._config.rate_at(clock), self._config.kl_weight_at(clock)
+        rate, kl_weight = self._rate_at(clock), self.config.kl_weight_at(clock)
         for group in self._optimiser.param_groups:
             group["lr"] = rate
         sums = torch.zeros(4, dtype=torch.float64)
-        for batch in self._data.minibatches(self._config.batch_size, self._generator):
+        for batch in self._data.minibatches(self.config.batch_size, self._generator):
             terms = self.step(batch, kl_weight)
             # Weighting by rows makes the epoch's mean that of the whole data set, whatever the size of the last batch.
             sums += len(batch) / len(self._data) * _values(terms)
@@ -112,7 +155,11 @@ class Run:
             kl_weight=kl_weight,
             jitter=self.model.jitter,
             seconds=time.perf_counter() - began,
+            rollbacks=self.recovery.rollbacks,
         )
+
+    def _rate_at(self, clock: int) -> float:
+        return self.config.rate_at(clock) * self.recovery.rate_factor
 
     def step(self, batch: Batch, kl_weight: float = 1.0) -> ElboTerms:
         """One step on a batch: Adam for most, closed-form updates for what they own."""
@@ -125,16 +172,16 @@ class Run:
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         self._require_finite(float(nn.utils.get_total_norm(gradients)), "The gradient's norm")
         self._optimiser.step()
-        for update in self._config.updates:
-            update.apply(self.model, Step(self._num_steps, batch, terms, len(self._data)))
-        self._num_steps += 1
+        for update in self.config.updates:
+            update.apply(self.model, Step(self.num_steps, batch, terms, len(self._data)))
+        self.num_steps += 1
         return terms
 
     def _require_finite(self, value: float, name: str) -> None:
         if not math.isfinite(value):
             raise NumericalError(
                 f"{name} must be finite; it is {value} in epoch {len(self.records) + 1}. "
-                f"Lower learning_rate (now {self._config.rate_at(self._clock):.2g}), or train in float64."
+                f"Lower learning_rate (now {self._rate_at(self._clock):.2g}), or train in float64."
             )
 
 

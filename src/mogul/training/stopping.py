@@ -1,12 +1,13 @@
 """When training has given what it can."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from mogul.data import Batch
-from mogul.errors import ConfigError, require_positive
+from mogul.errors import ConfigError, NumericalError, require_positive
 from mogul.model import Model
 
 
@@ -74,8 +75,14 @@ def held_out_score(model: Model, rows: Batch, generator: torch.Generator, num_sa
     for part in torch.arange(len(rows)).split(1000):  # type: ignore[no-untyped-call]  # torch's own
         some = rows.rows(part)
         signal = model.moments(some.x, num_samples, generator)
-        normal = torch.distributions.Normal(signal.mean, (signal.var + model.noise_var).sqrt())
+        scale = (signal.var + model.noise_var).sqrt()
+        normal = torch.distributions.Normal(signal.mean, scale, validate_args=False)
         log_density: torch.Tensor = normal.log_prob(some.y)  # type: ignore[no-untyped-call]  # torch's own
         total += float((log_density * some.observed).sum())
     model.train(was_training)
+    if not math.isfinite(total):
+        raise NumericalError(
+            f"The log likelihood of held-out rows must be finite; it is {total}. "
+            "Lower learning_rate, or train in float64."
+        )
     return total / max(1, count)

@@ -1,0 +1,186 @@
+"""What looks wrong with data before they are trained on: none of it stops a training, all of it is worth a look."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Float
+
+from mogul.arrays import Array
+from mogul.data.dataset import Dataset, Standardiser
+
+# Beyond this ratio of standard deviations, columns are more likely in the wrong units than in odd ones.
+_WILD = 1e6
+# Below this share of the largest, an eigenvalue of the inputs' correlations is rounding, or as good as that.
+_FLAT = 1e-12
+_FEW_VALUES = 10
+_NAMES_SHOWN = 4
+
+Flags = npt.NDArray[np.bool_]  # one for each column
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something odd about some columns: a rule, what was found, and what is done about it or should be.
+
+    Args:
+        rule: which check found it, in a word or two.
+        columns: names of the columns; none where it is about all rows.
+        message: rule, value and remedy, for a person.
+    """
+
+    rule: str
+    columns: tuple[str, ...]
+    message: str
+
+
+def advice(data: Dataset, num_inducing: Mapping[str, int] | None = None) -> list[Finding]:
+    """Each kind of oddity at most once, with all the columns that have it.
+
+    Args:
+        data: the rows to train on; every output must have a value somewhere.
+        num_inducing: numbers of inducing points that were asked for, by the name of the option.
+
+    Example:
+        >>> data = Dataset([[1.0, 2.0], [1.0, 3.0]], [[0.0], [1.0]])
+        >>> [(finding.rule, finding.columns) for finding in advice(data)]
+        [('constant input', ('x0',))]
+    """
+    return [*_about_inputs(data), *_about_outputs(data), *_about_inducing(data, num_inducing or {})]
+
+
+def _about_inputs(data: Dataset) -> Iterator[Finding]:
+    names = data.input_names
+    constant = _are_constant(data.x) & (data.num_rows > 1)
+    if constant.any():
+        yield _found(
+            "constant input",
+            _named(names, constant),
+            "Inputs should vary; {columns} {hold} one value in all rows. "
+            "Kept, and harmless: nothing is learnt from it, and it may be left out.",
+        )
+    copies = _copies(data.x, ~constant)
+    if copies.any():
+        yield _found(
+            "duplicate input",
+            _named(names, copies),
+            "Inputs should differ from each other; {columns} {repeat} another. "
+            "Kept, and harmless: relevance is shared between copies, and one may be left out.",
+        )
+    yield from _about_scales(data.x, names, ~constant, "inputs")
+    entangled = _are_collinear(data.x, ~(constant | copies))
+    if entangled.any():
+        yield _found(
+            "collinear inputs",
+            _named(names, entangled),
+            "Inputs should not be sums of others; among {columns} one is, to rounding. "
+            "Predictions stand; slopes and relevances of these inputs cannot be told apart: leave one out.",
+        )
+
+
+def _about_outputs(data: Dataset) -> Iterator[Finding]:
+    names = data.output_names
+    counts = (~np.isnan(data.y)).sum(0)
+    few = (counts < _FEW_VALUES) & (counts < data.num_rows)
+    if few.any():
+        yield _found(
+            "few values",
+            _named(names, few),
+            f"Outputs should have at least {_FEW_VALUES} values; {{columns}} {{have}} "
+            f"{counts[few].min()} of {data.num_rows}. "
+            "Little can be learnt of it but from the outputs beside it: leave it out, or gather more.",
+        )
+    constant = _are_constant(data.y) & (counts > 1)
+    if constant.any():
+        yield _found(
+            "constant output",
+            _named(names, constant),
+            "Outputs should vary; {columns} {hold} one value in all rows. "
+            "That value is predicted everywhere, with next to no uncertainty: leave it out.",
+        )
+    copies = _copies(data.y, ~constant & ~few)
+    if copies.any():
+        yield _found(
+            "duplicate output",
+            _named(names, copies),
+            "Outputs should differ from each other; {columns} {repeat} another. "
+            "Kept, and predicted like it: leave one out to save time.",
+        )
+    yield from _about_scales(data.y, names, ~constant & (counts > 1), "outputs")
+
+
+def _about_scales(values: Float[Array, "N K"], names: list[str], vary: Flags, kind: str) -> Iterator[Finding]:
+    if vary.sum() < 2:
+        return
+    scale = Standardiser.of(values[:, vary]).scale
+    order, varying = np.argsort(scale), _named(names, vary)
+    (least, low), (most, high) = ((varying[place], scale[place]) for place in (order[0], order[-1]))
+    if high > _WILD * low:
+        yield Finding(
+            f"scales of {kind}",
+            (least, most),
+            f"{kind.capitalize()} should vary on scales within a factor of {_WILD:,.0f}; {least!r} has a standard "
+            f"deviation of {low:.1e} and {most!r} one of {high:.1e}. "
+            "Each is standardised by itself, which mends it if the units are what they should be: check them.",
+        )
+
+
+def _about_inducing(data: Dataset, num_inducing: Mapping[str, int]) -> Iterator[Finding]:
+    for option, asked in num_inducing.items():
+        points = data.x if data.num_inputs else data.y
+        # Sorting all rows of many is slow, and as many different ones among the first is all that is needed.
+        if len(np.unique(points[: 2 * asked], axis=0)) >= asked:
+            continue
+        distinct = len(np.unique(points, axis=0))
+        if distinct < asked:
+            yield Finding(
+                f"fewer rows than {option}",
+                (),
+                f"{option} should be at most the number of different rows, {distinct}; got {asked}. "
+                f"Lowered to {distinct}, one for each.",
+            )
+
+
+def _are_constant(values: Float[Array, "N K"]) -> Flags:
+    low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)  # of what is there
+    constant: Flags = (high - low) <= 1e-12 * np.maximum(np.abs(low), np.abs(high))  # as in `Standardiser`
+    return constant
+
+
+def _copies(values: Float[Array, "N K"], among: Flags) -> Flags:
+    """Which of these columns have the same numbers as one before them."""
+    seen: set[bytes] = set()
+    copies = np.zeros(values.shape[1], dtype=bool)
+    for column in np.flatnonzero(among):
+        key = (values[:, column] + 0.0).tobytes()  # so that −0 is 0
+        copies[column] = key in seen
+        seen.add(key)
+    return copies
+
+
+def _are_collinear(x: Float[Array, "N D"], among: Flags) -> Flags:
+    """Which of these columns take part in a linear relation that holds for all rows, to rounding."""
+    collinear = np.zeros(x.shape[1], dtype=bool)
+    if not 1 < among.sum() < len(x):  # with so few rows there always is a relation
+        return collinear
+    columns = x[:, among]
+    standard = Standardiser.of(columns).apply(columns)
+    sizes, directions = np.linalg.eigh(standard.T @ standard)
+    relations = np.abs(directions[:, sizes < _FLAT * sizes[-1]])
+    collinear[np.flatnonzero(among)[(relations > 1e-3).any(1)]] = True
+    return collinear
+
+
+def _named(names: list[str], which: Flags) -> tuple[str, ...]:
+    return tuple(name for name, chosen in zip(names, which, strict=True) if chosen)
+
+
+def _found(rule: str, columns: tuple[str, ...], pattern: str) -> Finding:
+    listed = ", ".join(repr(name) for name in columns[:_NAMES_SHOWN])
+    more = len(columns) - _NAMES_SHOWN
+    verbs = {"hold": "hold", "repeat": "repeat", "have": "have"}
+    if len(columns) == 1:
+        verbs = {"hold": "holds", "repeat": "repeats", "have": "has"}
+    shown = f"{listed} and {more} more" if more > 0 else listed
+    return Finding(rule, columns, pattern.format(columns=shown, **verbs))

@@ -1,0 +1,183 @@
+"""A training in a file, written now and then, so that one that was killed goes on where it was, bit for bit.
+
+States are those between two epochs, where there is no order of rows and no half-made sum to remember: being killed
+costs the epoch at hand, and what was done since the file was last written.
+"""
+
+import hashlib
+import json
+import math
+import reprlib
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from mogul.data import Dataset
+from mogul.errors import ConfigError, FileError, MogulWarning
+from mogul.files import remove_partials, require_folder
+from mogul.sealed import read_sealed, write_sealed
+from mogul.training.history import EpochRecord
+from mogul.training.run import Run
+from mogul.training.starts import Starts
+from mogul.training.state import RunState
+
+FILE_NAME = "training.mogul-checkpoint"
+Plain = dict[str, Any]
+Tensors = dict[str, Tensor]
+
+
+class Checkpoint:
+    """The file of one training, in a folder of its own; what another training left there is never overwritten.
+
+    It stays when training has ended: the same call then gives the same model at once.
+
+    Args:
+        folder: where the file is or will be; it is made when there is something to write.
+        identity: what makes this training what it is, as plain JSON: see `identity_of`.
+        seconds: how long to wait between two writings; 0 writes after every epoch.
+    """
+
+    def __init__(self, folder: Path, identity: Plain, seconds: float = 60.0) -> None:
+        if not 0 <= seconds < math.inf:
+            raise ConfigError(f"checkpoint_seconds must be 0 or more, and finite; got {seconds}. Try 60.")
+        require_folder(folder)
+        self.path = folder / FILE_NAME
+        self._identity = identity
+        self._seconds = seconds
+        self._written_at = time.monotonic()
+        self._found = self._read() if self.path.exists() else None
+
+    def restore(self, starts: Starts) -> None:
+        """Put starts that were just built to where the file has them, if there is one."""
+        remove_partials(self.path)
+        if self._found is None:
+            return
+        header, tensors = self._found
+        try:
+            starts.scores |= {int(start): score for start, score in header["scores"].items()}
+            starts.given_up |= {int(start): reason for start, reason in header["given_up"].items()}
+            for start, plain in header["runs"].items():
+                _restore_run(starts.runs[int(start)], plain, tensors, f"{start}.")
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise FileError(
+                f"A checkpoint must fit the models of this version of mogul; {self.path} does not: {error!r}. "
+                "Use the version that wrote it, or delete it to train from the beginning."
+            ) from error
+
+    def save_if_due(self, starts: Starts) -> None:
+        """Write, if the last time is long enough ago."""
+        if time.monotonic() - self._written_at >= self._seconds:
+            self.save(starts)
+
+    def save(self, starts: Starts) -> None:
+        """Write, all or nothing; where that fails, training goes on, and says so."""
+        tensors: Tensors = {}
+        going_on = [run for run in starts.runs if run.records and run.start not in starts.given_up]
+        header = {
+            "identity": self._identity,
+            "scores": starts.scores,
+            "given_up": starts.given_up,
+            "runs": {run.start: _plain_run(run, tensors, f"{run.start}.") for run in going_on},
+        }
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_sealed(self.path, header, tensors)
+        except OSError as error:
+            warnings.warn(f"The checkpoint was not written, and training goes on. {error}", MogulWarning, stacklevel=2)
+        self._written_at = time.monotonic()
+
+    def _read(self) -> tuple[Plain, Tensors]:
+        try:
+            header, tensors = read_sealed(self.path)
+        except FileError as error:
+            raise FileError(
+                f"The checkpoint in a folder must be whole; this one is damaged. {error} "
+                f"Or delete {self.path} to train from the beginning."
+            ) from error
+        place, there, here = _first_difference(header.get("identity"), json.loads(json.dumps(self._identity)))
+        if there != here:
+            raise FileError(
+                f"A checkpoint must be of the same training; {self.path} is of another: {place} is "
+                f"{reprlib.repr(there)} there and {reprlib.repr(here)} here. "
+                "Give another folder, or delete that file to train from the beginning."
+            )
+        return header, tensors
+
+
+def identity_of(data: Dataset, **settings: Any) -> Plain:
+    """What makes a training what it is: its data, by their names and a digest, and its settings.
+
+    >>> identity_of(Dataset([[0.0]], [[1.0]]), model="mogp")["model"]
+    'mogp'
+    """
+    from mogul.plain import encode  # which is about settings of training
+
+    digest = hashlib.sha256()
+    for values in (data.x, np.where(np.isnan(data.y), np.nan, data.y)):  # every NaN is the same
+        digest.update(repr(values.shape).encode())
+        digest.update(np.ascontiguousarray(values).tobytes())
+    return {
+        "data": digest.hexdigest(),
+        "input_names": data.input_names,
+        "output_names": data.output_names,
+        **{name: encode(value, name) for name, value in settings.items()},
+    }
+
+
+def _first_difference(there: Any, here: Any, place: str = "") -> tuple[str, Any, Any]:
+    """Where two plain settings first differ, and how; the same twice where they do not."""
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        for key in [*here, *there]:
+            if there.get(key) != here.get(key):
+                name = place if key == "settings" else f"{place}.{key}".strip(".")
+                return _first_difference(there.get(key), here.get(key), name)
+    return place, there, here
+
+
+def _plain_run(run: Run, tensors: Tensors, prefix: str) -> Plain:
+    """A run as plain JSON; its tensors go among the others, with this prefix."""
+    good = run.recovery.good
+    return {
+        "records": [list(asdict(record).values()) for record in run.records],
+        "rollbacks": run.recovery.rollbacks,
+        "now": _plain_state(run.state(), tensors, f"{prefix}now."),
+        "good": None if good is None else _plain_state(good, tensors, f"{prefix}good."),
+    }
+
+
+def _restore_run(run: Run, plain: Plain, tensors: Tensors, prefix: str) -> None:
+    good = plain["good"]
+    run.recovery.resume(run, plain["rollbacks"], None if good is None else _state(good, tensors, f"{prefix}good."))
+    run.records[:] = [EpochRecord(*values) for values in plain["records"]]
+    run.restore(_state(plain["now"], tensors, f"{prefix}now."))
+
+
+def _plain_state(state: RunState, tensors: Tensors, prefix: str) -> Plain:
+    tensors.update({prefix + name: tensor for name, tensor in state.tensors.items()})
+    tensors.update({f"{prefix}best.{name}": tensor for name, tensor in state.best.items()})
+    return {
+        "num_epochs": state.num_epochs,
+        "num_steps": state.num_steps,
+        "clock": state.clock,
+        "watched": list(state.watched),
+        "best_score": state.best_score if state.best else None,
+    }
+
+
+def _state(plain: Plain, tensors: Tensors, prefix: str) -> RunState:
+    own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    return RunState(
+        tensors={name: tensor for name, tensor in own.items() if not name.startswith("best.")},
+        num_epochs=plain["num_epochs"],
+        num_steps=plain["num_steps"],
+        clock=plain["clock"],
+        watched=tuple(plain["watched"]),
+        best_score=-math.inf if plain["best_score"] is None else plain["best_score"],
+        best={name.removeprefix("best."): tensor for name, tensor in own.items() if name.startswith("best.")},
+    )

@@ -1,0 +1,75 @@
+"""A training from its first epoch to its last, or to Ctrl-C: progress, checkpoints, and what a person is told."""
+
+import warnings
+from collections.abc import Callable
+
+from mogul.errors import MogulWarning
+from mogul.model import Model
+from mogul.training.checkpoint import Checkpoint
+from mogul.training.history import EpochRecord
+from mogul.training.progress import TrainingProgress
+from mogul.training.run import Run
+from mogul.training.starts import Starts
+
+
+def best_trained(
+    starts: Starts,
+    label: str,
+    on_epoch: Callable[[EpochRecord, Model], None] | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Run:
+    """The best of the starts, trained to the end; after Ctrl-C, the best so far as it is after its last whole epoch.
+
+    Before an epoch has ended there is nothing to keep, and Ctrl-C is what it always is; so is a second one.
+    """
+    done = sum(len(run.records) for run in starts.runs)
+    with TrainingProgress(starts.most_epochs, label, completed=done) as progress:
+
+        def each(run: Run, record: EpochRecord) -> None:
+            progress.advance(record)
+            if on_epoch is not None:
+                on_epoch(record, run.model)
+            if checkpoint is not None:
+                checkpoint.save_if_due(starts)
+
+        try:
+            best = starts.train(each)
+        except KeyboardInterrupt:
+            if starts.leader is None:
+                raise
+            best = _as_interrupted(starts, starts.leader, checkpoint)
+        else:
+            if checkpoint is not None:
+                checkpoint.save(starts)
+    _say_what_was_mended(starts)
+    return best
+
+
+def _as_interrupted(starts: Starts, best: Run, checkpoint: Checkpoint | None) -> Run:
+    if checkpoint is not None:
+        checkpoint.save(starts)
+    best.finish()
+    remedy = (
+        "Give checkpoint=, a folder, to be able to go on next time."
+        if checkpoint is None
+        else f"The same call goes on, from {checkpoint.path}."
+    )
+    warnings.warn(
+        f"Training should end by itself; it was interrupted after {len(best.records)} of at most "
+        f"{starts.config.epochs} epochs, and the model is what those have taught it. {remedy}",
+        MogulWarning,
+        stacklevel=4,
+    )
+    return best
+
+
+def _say_what_was_mended(starts: Starts) -> None:
+    count = sum(run.recovery.rollbacks for run in starts.runs if run.start not in starts.given_up)
+    if count:
+        warnings.warn(
+            f"Training should stay within numbers; it did not, {count} times, and went back to an earlier epoch with "
+            "smaller steps and more jitter: see `rollbacks` in history.frame(). "
+            f"Lower learning_rate ({starts.config.learning_rate:g}), or train in float64.",
+            MogulWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,74 @@
+"""Several random starts: each on trial, the best trained to the end, the next best where that one breaks down."""
+
+import warnings
+from collections.abc import Callable
+
+from mogul.errors import FitError, MogulWarning
+from mogul.training.config import TrainingConfig
+from mogul.training.history import EpochRecord, History
+from mogul.training.run import Run
+
+OnEpoch = Callable[[Run, EpochRecord], None]
+
+
+class Starts:
+    """Runs of one model from different starts, and what has become of each.
+
+    Args:
+        runs: one for each start, numbered from 0.
+        config: how they are trained.
+    """
+
+    def __init__(self, runs: list[Run], config: TrainingConfig) -> None:
+        self.runs = runs
+        self.config = config
+        self.scores: dict[int, float] = {}  # by start: the objective at the end of its trial
+        self.given_up: dict[int, str] = {}  # by start: why
+
+    def train(self, on_epoch: OnEpoch) -> Run:
+        """Train each start for a while, and the best by training objective to the end; again, go on from there."""
+        for run in self.runs:
+            known = self.scores.keys() | self.given_up.keys()
+            if run.start not in known and self._survives(run, self._trial, on_epoch):
+                self.scores[run.start] = run.objective
+        while self.scores:
+            best = self.runs[max(self.scores, key=self.scores.__getitem__)]
+            if self._survives(best, self.config.epochs, on_epoch):
+                return best
+        *_, last = self.given_up.values()
+        if len(self.runs) == 1:
+            raise FitError(last)
+        raise FitError(f"At least one random start must train; all {len(self.runs)} failed. The last: {last}")
+
+    @property
+    def leader(self) -> Run | None:
+        """The best start so far, wherever training stands; None before the first epoch has ended."""
+        begun = [run for run in self.runs if run.records and run.start not in self.given_up]
+        if len(self.scores) + len(self.given_up) == len(self.runs):
+            return max(begun, key=lambda run: self.scores[run.start], default=None)
+        return max(begun, key=lambda run: run.objective, default=None)
+
+    def history(self, chosen: Run) -> History:
+        """All epochs of all starts."""
+        return History(tuple(record for run in self.runs for record in run.records), chosen.start)
+
+    @property
+    def most_epochs(self) -> int:
+        """How many epochs there will be over all starts, if none ends early."""
+        return self.config.epochs + (len(self.runs) - 1) * self._trial
+
+    @property
+    def _trial(self) -> int:
+        return min(self.config.start_epochs, self.config.epochs)
+
+    def _survives(self, run: Run, until: int, on_epoch: OnEpoch) -> bool:
+        """Train a start; one that breaks down is given up, and said so: that is what the others are for."""
+        try:
+            run.train(until, lambda record: on_epoch(run, record))
+        except FitError as error:
+            self.scores.pop(run.start, None)
+            self.given_up[run.start] = str(error)
+            if len(self.runs) > 1:
+                warnings.warn(f"Start {run.start + 1} was given up. {error}", MogulWarning, stacklevel=2)
+            return False
+        return True
