@@ -57,7 +57,7 @@ def compare(
     if html is not None:
         require_new_file(html, force, "comparison.html", data)
     from mogul.commands.compare import compare_file
-    from mogul.experiments.comparison import Trial
+    from mogul.experiments.comparison import Training, Trial
     from mogul.report.comparison import comparison_table, write_page
 
     def say(split: int, trial: Trial) -> None:
@@ -67,7 +67,7 @@ def compare(
                 file=sys.stderr,
             )
 
-    result = compare_file(data, wanted, given, chosen, num_folds=folds, epochs=epochs, seed=seed, on_trial=say)
+    result = compare_file(data, wanted, given, chosen, folds, Training(epochs, seed), say)
     if html is not None:
         write_page(result, html)
     failed = [f"{label} failed: {reason}" for label, reason in result.leaderboard.failures.items()]

@@ -1,5 +1,6 @@
 """`mogul models`, `fit`, `predict`, `evaluate` and `show`: from a table to a model file, and what it then says."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from mogul.cli_options import (
     levels,
     listed,
     print_json,
+    require_csv,
     require_least,
     require_new_file,
 )
@@ -64,8 +66,8 @@ def fit(
         bool | None,
         typer.Option(
             "--check/--no-check",
-            help="Fit once more on 80 % of the rows and compare with least squares on the rest; "
-            "else done where there are few rows.",
+            help="Fit once more to 80 % of the rows, and compare with least squares on the rest; "
+            "by default with up to 500 rows.",
         ),
     ] = None,
     force: Force = False,
@@ -82,9 +84,14 @@ def fit(
     require_least("--seed", seed, 0)
     require_new_file(out, force, "model.mogul", data)
     from mogul.commands.fit import fit_file
+    from mogul.experiments.comparison import Training
     from mogul.report.commands import fit_lines
 
-    summary = fit_file(data, wanted, given, model, out, epochs=epochs, seed=seed, preset=preset, check=check)
+    def say(line: str) -> None:
+        print(line, file=sys.stderr)
+
+    training = Training(epochs, seed, preset)
+    summary = fit_file(data, wanted, given, model, out, training, check=check, say=say)
     give(summary.to_json(), fit_lines(summary), json_)
 
 
@@ -92,7 +99,7 @@ def fit(
 def predict(
     model: ModelFile,
     data: Data,
-    out: Annotated[Path, typer.Option(help="CSV or Parquet file to write; - prints CSV.")] = STANDARD_OUTPUT,
+    out: Annotated[Path, typer.Option(help="CSV file to write; - prints it.")] = STANDARD_OUTPUT,
     quantiles: Annotated[str | None, typer.Option(help="Levels between 0 and 1, separated by commas.")] = None,
     inputs: ModelInputs = None,
     seed: Seed = 0,
@@ -109,13 +116,14 @@ def predict(
     given = None if inputs is None else listed(inputs, "--inputs")
     require_least("--seed", seed, 0)
     if out != STANDARD_OUTPUT:
+        require_csv("--out", out)
         require_new_file(out, force, "predictions.csv", data, model)
     from mogul.commands.predict import predict_file, write_predictions
 
     predictions = predict_file(model, data, given, wanted, seed)
     if out != STANDARD_OUTPUT:
         write_predictions(predictions, out)
-        report = {"rows": predictions.num_rows, "outputs": list(predictions.mean), "out": str(out)}
+        report = {"rows": predictions.num_rows, "outputs": predictions.output_names, "out": str(out)}
         give(report, [f"Predictions of {predictions.num_rows:,} rows: {out}"], json_)
     elif json_:
         print_json(predictions.to_json())

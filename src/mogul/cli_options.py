@@ -27,9 +27,12 @@ def complete_models(incomplete: str) -> list[str]:
 
 
 Data = Annotated[
-    Path, typer.Argument(help="Table with names: .csv, .tsv, .parquet, .npz or .mat; - for CSV from standard input.")
+    Path,
+    typer.Argument(
+        metavar="DATA", help="Table with names: .csv, .tsv, .parquet, .npz or .mat; - for CSV from standard input."
+    ),
 ]
-ModelFile = Annotated[Path, typer.Argument(help="Model file, as mogul fit writes it.")]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as mogul fit writes it.")]
 Targets = Annotated[str, typer.Option(help="Columns to predict, separated by commas; empty cells are missing values.")]
 Inputs = Annotated[str | None, typer.Option(help="Columns to predict from; else all that are not targets.")]
 ModelInputs = Annotated[
@@ -63,7 +66,7 @@ def levels(text: str | None) -> list[float]:
     [0.1, 0.9]
     """
     found = []
-    for part in [] if text is None else listed(text, "--quantiles"):
+    for part in [] if text is None else text.split(","):
         try:
             level = float(part)
         except ValueError:
@@ -92,6 +95,12 @@ def require_new_file(path: Path, force: bool, example: str, *sources: Path) -> N
             )
     if path.exists() and not force:
         raise ConfigError(f"Results must go into a new file; {path} exists. Choose another name, or add --force.")
+
+
+def require_csv(option: str, path: Path) -> None:
+    """Check that a file to write is to be CSV."""
+    if path.suffix != ".csv":
+        raise ConfigError(f"{option} must end in .csv; got {path}. Try {option} {path.with_suffix('.csv')}.")
 
 
 def print_json(content: Any) -> None:

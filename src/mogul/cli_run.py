@@ -66,7 +66,7 @@ def _usage(error: typer.TyperException) -> str:
     message = error.format_message().strip()
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "mogul"
-    return message and f"{message.rstrip('.')}. Try {command} --help."
+    return message and f"{message if message[-1] in '.?' else message + '.'} Try {command} --help."
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 from mogul.commands.columns import training_data
 from mogul.data.formats import read_table
-from mogul.experiments.comparison import Leaderboard, Trial, compare, folds
+from mogul.experiments.comparison import Leaderboard, Training, Trial, compare, folds
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,13 @@ def compare_file(
     targets: Sequence[str],
     inputs: Sequence[str] | None,
     models: Sequence[str],
-    *,
-    num_folds: int = 5,
-    epochs: int | None = None,
-    seed: int = 0,
+    num_folds: int,
+    training: Training,
     on_trial: Callable[[int, Trial], None] = lambda split, trial: None,
 ) -> Comparison:
     """Cross-validate models on the columns of a file: every row is held out once."""
     data = training_data(read_table(path), targets, inputs, latent=False)
-    splits = folds(data.num_rows, num_folds, seed)
+    splits = folds(data.num_rows, num_folds, training.seed)
     return Comparison(
         source=str(path),
         num_rows=data.num_rows,
@@ -51,7 +49,7 @@ def compare_file(
         output_names=data.output_names,
         missing_share=data.num_missing / data.y.size,
         num_folds=num_folds,
-        epochs=epochs,
-        seed=seed,
-        leaderboard=compare(data, models, splits, epochs=epochs, seed=seed, on_trial=on_trial),
+        epochs=training.epochs,
+        seed=training.seed,
+        leaderboard=compare(data, models, splits, training, on_trial),
     )

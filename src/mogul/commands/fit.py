@@ -1,7 +1,7 @@
 """`mogul fit`: from a table to a model file, with a word on whether it was worth it."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,12 @@ from mogul.commands.columns import training_data
 from mogul.data import Dataset
 from mogul.data.formats import read_table
 from mogul.errors import DataError
-from mogul.experiments.comparison import Leaderboard, Split, compare, holdout, require_known_outputs, train
+from mogul.experiments.comparison import Leaderboard, Split, Training, compare, holdout, require_known_outputs
 from mogul.families import Name
 from mogul.training.fitted import Fitted
 
-# With so few rows a second fit is a matter of seconds.
-CHECKED_ROWS = 1000
+# With so few rows a second fit is a matter of a minute at most.
+CHECKED_ROWS = 500
 _MIN_CHECKED_ROWS = 20
 
 
@@ -57,11 +57,10 @@ def fit_file(
     inputs: Sequence[str] | None,
     model: str,
     out: Path,
+    training: Training,
     *,
-    epochs: int | None = None,
-    seed: int = 0,
-    preset: str = "default",
     check: bool | None = None,
+    say: Callable[[str], object] = lambda line: None,
 ) -> FitSummary:
     """Fit the columns of a file and save the model; nothing is written unless all of it went well.
 
@@ -71,21 +70,23 @@ def fit_file(
         inputs: columns to predict from; None for all others.
         model: one of `mogul.families.names()`.
         out: the model file; its folder is made.
-        epochs: most passes over the data; by default the preset's.
-        seed: of everything random.
-        preset: how to train.
-        check: whether to fit once more and compare with least squares; None does so with up to 1,000 rows.
+        training: how.
+        check: whether to fit once more and compare with least squares; None does so where there are few rows.
+        say: told what goes on after the model is saved.
     """
     latent = Name.parse(model).latent
     data = training_data(read_table(path), targets, inputs, latent)
-    splits = _splits_to_check(data, seed, check) if not latent else []
+    splits = _splits_to_check(data, training.seed, check) if not latent else []
     started = time.perf_counter()
-    fitted = train(data, model, epochs, seed, preset)
+    fitted = training.fit(data, model)
     seconds = time.perf_counter() - started
     out.parent.mkdir(parents=True, exist_ok=True)
     fitted.save(out)
-    checked = compare(data, [model], splits, epochs=epochs, seed=seed, preset=preset) if splits else None
-    return _summary(path, out, model, data, fitted, seconds, checked and Check(len(splits[0][1]), checked))
+    checked = None
+    if splits:
+        say(f"Saved {out}. Fitting once more, beside least squares, on four fifths of the rows (--no-check does not).")
+        checked = Check(len(splits[0][1]), compare(data, [model], splits, training))
+    return _summary(path, out, model, data, fitted, seconds, checked)
 
 
 def _splits_to_check(data: Dataset, seed: int, wanted: bool | None) -> list[Split]:

@@ -21,7 +21,6 @@ from mogul.storage import load
 from mogul.training.fitted import Fitted, FittedLatent
 
 NUM_SAMPLES = 250
-WRITERS = {".csv": "to_csv", ".parquet": "to_parquet"}
 
 
 @dataclass(frozen=True)
@@ -92,11 +91,10 @@ def predict_file(
 
 
 def write_predictions(predictions: Predictions, out: Path) -> None:
-    """Write a whole file, or none; its folder is made."""
+    """Write a whole CSV file, or none; its folder is made."""
     frame = predictions.frame()
-    write = getattr(frame, WRITERS[out.suffix.lower()])
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(out, lambda partial: write(partial, index=False))
+    write_whole(out, lambda partial: frame.to_csv(partial, index=False))
 
 
 def _rows_to_predict(fitted: Fitted, path: Path, inputs: Sequence[str] | None) -> Dataset:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
 
@@ -152,9 +153,9 @@ def _listed(names: Sequence[str]) -> str:
 
 def _number(value: Any) -> float:
     """A number, or NaN for anything else."""
-    if isinstance(value, complex) or (isinstance(value, str) and "_" in value):  # Python takes 1_000 for a number
-        return np.nan
+    if not isinstance(value, str | int | float | Decimal | np.integer | np.floating | np.bool_) or "_" in str(value):
+        return np.nan  # Python takes 1_000 for a number
     try:
         return float(value)
-    except (TypeError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         return np.nan

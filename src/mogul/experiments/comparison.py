@@ -27,6 +27,23 @@ Split = tuple[IntArray, IntArray]
 
 
 @dataclass(frozen=True)
+class Training:
+    """How each model is trained: a preset, for at most so many epochs if they are given."""
+
+    epochs: int | None = None
+    seed: int = 0
+    preset: str = "default"
+
+    def fit(self, data: Dataset, model: str) -> Fitted:
+        """The model of this name, trained so."""
+        config = preset_config(self.preset, model, self.seed, data.num_rows)
+        if self.epochs is not None:  # the KL has its full weight for most of a training, however short
+            anneal_epochs = min(config.anneal_epochs, self.epochs // 5)
+            config = replace(config, epochs=self.epochs, anneal_epochs=anneal_epochs)
+        return fit(data, model, config, mean="paper" if self.preset == "paper" else None)
+
+
+@dataclass(frozen=True)
 class Trial:
     """What one competitor reached on the held-out rows of one split."""
 
@@ -79,8 +96,8 @@ class Leaderboard:
         if best is mean or mean.ties_with_best:
             return f"Nothing here beats the mean by more than chance: the mean is {_gap(mean)} behind {best.label}."
         if best is line:
-            runner = next(entry for entry in self.entries if entry.label not in (LEAST_SQUARES, MEAN))
-            return f"Least squares is the best: {runner.label} is {_gap(runner)} behind. Use least squares."
+            second = self.entries[1]
+            return f"Least squares is the best: {second.label} is {_gap(second)} behind. A line would do."
         if line.ties_with_best:
             return f"Least squares is as good as the best: it is {_gap(line)} behind {best.label}. A line would do."
         return f"{best.label} is the best: least squares is {_gap(line)} behind."
@@ -106,33 +123,25 @@ def holdout(num_rows: int, seed: int) -> list[Split]:
 
 
 def require_known_outputs(data: Dataset, splits: Sequence[Split]) -> None:
-    """Check before any training that all of it can be done: each output must be known somewhere on both sides."""
-    for number, split in enumerate(splits, start=1):
-        for side, rows in zip(("training", "held-out"), split, strict=True):
-            empty = [name for name, column in zip(data.output_names, data.y[rows].T, strict=True) if _is_empty(column)]
-            if empty:
-                raise DataError(
-                    f"Each output must have values among the {side} rows; {empty[0]!r} has none of {len(rows)} rows in "
-                    f"split {number} of {len(splits)}. Take fewer folds, or leave that output out."
-                )
-
-
-def train(data: Dataset, model: str, epochs: int | None = None, seed: int = 0, preset: str = "default") -> Fitted:
-    """A model fitted by a preset, for at most so many epochs if they are given."""
-    config = preset_config(preset, model, seed, data.num_rows)
-    if epochs is not None:  # the KL has its full weight for most of a training, however short
-        config = replace(config, epochs=epochs, anneal_epochs=min(config.anneal_epochs, epochs // 5))
-    return fit(data, model, config, mean="paper" if preset == "paper" else None)
+    """Check before any training that all of it can be done: there must be something to learn, and to score."""
+    for number, (train, test) in enumerate(splits, start=1):
+        unknown = np.isnan(data.y[train]).all(axis=0)
+        if unknown.any():
+            raise DataError(
+                f"Each output must have values in training; {data.output_names[unknown.argmax()]!r} has none among the "
+                f"{len(train)} rows of split {number}. Gather more, or leave that output out."
+            )
+        if np.isnan(data.y[test]).all():
+            raise DataError(
+                f"Held-out rows must have known outputs; the {len(test)} of split {number} have none. Take fewer folds."
+            )
 
 
 def compare(
     data: Dataset,
     models: Sequence[str],
     splits: Sequence[Split],
-    *,
-    epochs: int | None = None,
-    seed: int = 0,
-    preset: str = "default",
+    training: Training,
     on_trial: Callable[[int, Trial], None] = lambda split, trial: None,
 ) -> Leaderboard:
     """Fit every model to the training rows of every split, and score it on the held-out rows beside the baselines.
@@ -141,15 +150,13 @@ def compare(
         data: all rows.
         models: names of models with observed inputs.
         splits: places of the training and of the held-out rows.
-        epochs: most passes over the data; by default the preset's.
-        seed: of training and of draws.
-        preset: how to train.
+        training: how; its seed is that of draws, too.
         on_trial: called after each trial, with the number of its split.
 
     Example:
         >>> x = np.linspace(0, 1, 40)[:, None]
         >>> data = Dataset(x, 3 * x + np.sin(40 * x) / 100)
-        >>> compare(data, ["mogp"], folds(40, 2, seed=0), epochs=2).verdict[:39]
+        >>> compare(data, ["mogp"], folds(40, 2, seed=0), Training(epochs=2)).verdict[:39]
         'Least squares is as good as the best: i'
     """
     require_known_outputs(data, splits)
@@ -160,7 +167,7 @@ def compare(
             if label in failures:
                 continue
             try:
-                trial = _trial(label, data.rows(kept), data.rows(held_out), epochs, seed, preset)
+                trial = _trial(label, data.rows(kept), data.rows(held_out), training)
             except MogulError as error:
                 if isinstance(error, ValueError):
                     raise  # of the user's, not of one model's
@@ -171,17 +178,17 @@ def compare(
     return Leaderboard(_entries([each for label, each in trials.items() if label not in failures]), failures)
 
 
-def _trial(label: str, training: Dataset, test: Dataset, epochs: int | None, seed: int, preset: str) -> Trial:
+def _trial(label: str, train: Dataset, test: Dataset, training: Training) -> Trial:
     started = time.perf_counter()
     parts: Iterator[Part]
     if label == MEAN:
-        parts = iter([(_mean_prediction(training, test.num_rows), test.y)])
+        parts = iter([(_mean_prediction(train, test.num_rows), test.y)])
     elif label == LEAST_SQUARES:
-        parts = iter([(LeastSquares.fit(training).predict(test.x), test.y)])
+        parts = iter([(LeastSquares.fit(train).predict(test.x), test.y)])
     else:
-        parts = predicted_parts(train(training, label, epochs, seed, preset), test, seed=seed)
+        parts = predicted_parts(training.fit(train, label), test, seed=training.seed)
     seconds = time.perf_counter() - started
-    return Trial(label, seconds, row_scores(parts, Scaling.of(training).outputs))
+    return Trial(label, seconds, row_scores(parts, Scaling.of(train).outputs))
 
 
 def _mean_prediction(train: Dataset, num_rows: int) -> Prediction:
@@ -211,10 +218,6 @@ def _entries(trials: list[list[Trial]]) -> list[Entry]:
             )
         )
     return sorted(entries, key=lambda entry: -entry.ll)
-
-
-def _is_empty(column: Array) -> bool:
-    return bool(np.isnan(column).all())
 
 
 def _mean_coverage(scores: Sequence[Scores]) -> dict[float, float]:

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from mogul.commands.evaluate import BAND, Evaluation
 from mogul.commands.fit import FitSummary
-from mogul.report.names import listed
+from mogul.report.names import counted
 
 
 def fit_lines(summary: FitSummary) -> list[str]:
@@ -16,8 +16,8 @@ def fit_lines(summary: FitSummary) -> list[str]:
     missing = f"{summary.missing_share:.1%} missing" if summary.missing_share else "none missing"
     lines = [
         f"Rows     {summary.num_rows:,}",
-        f"Inputs   {listed(summary.input_names) or 'latent'}",
-        f"Outputs  {listed(summary.output_names)} ({missing})",
+        f"Inputs   {counted(summary.input_names) or 'latent'}",
+        f"Outputs  {counted(summary.output_names)} ({missing})",
         f"Model    {summary.model}: {summary.epochs} epochs, best of {summary.starts} starts, "
         f"ELBO {summary.elbo_per_row:.2f} per row, {summary.seconds:.0f} s",
     ]
@@ -33,7 +33,7 @@ def fit_lines(summary: FitSummary) -> list[str]:
 def _next(summary: FitSummary) -> list[str]:
     out = shlex.quote(summary.out)
     lines = [f"Next     mogul predict {out} NEW.csv --out predictions.csv --quantiles .1,.9"]
-    if summary.check is None and summary.input_names:
+    if summary.check is None and summary.input_names and summary.source != "-":
         targets = shlex.quote(",".join(summary.output_names))
         source = shlex.quote(summary.source)
         lines.append(f"         mogul compare {source} --targets {targets} --models {summary.model}")

@@ -4,7 +4,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mogul.commands.show import ModelCard
-from mogul.report.names import listed
+from mogul.report.names import counted
 
 
 def model_table(card: ModelCard) -> Table:
@@ -23,8 +23,8 @@ def card_lines(card: ModelCard) -> list[tuple[str, str]]:
     return [
         ("model", f"{card.model}, {card.kind} inputs, {card.precision}"),
         ("options", ", ".join(f"{name} = {value}" for name, value in card.options.items()) or "the model's own"),
-        ("inputs", listed(card.input_names)),
-        ("outputs", listed(card.output_names)),
+        ("inputs", counted(card.input_names)),
+        ("outputs", counted(card.output_names)),
         ("training", f"{card.epochs} epochs, best of {card.starts} starts{elbo}, {card.seconds:.0f} s"),
         ("file", f"format {card.format}, {card.num_bytes:,} bytes, seal intact"),
         ("written with", ", ".join(f"{name} {version}" for name, version in card.versions.items())),

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 _SHOWN = 8
 
 
-def listed(names: Sequence[str]) -> str:
+def counted(names: Sequence[str]) -> str:
     """How many and which, the first few of many.
 
-    >>> listed(["Cd", "Cu"])
+    >>> counted(["Cd", "Cu"])
     '2: Cd, Cu'
     """
     if not names:
