@@ -172,7 +172,7 @@ def mat_that_claims_too_much(rng: np.random.Generator, folder: Path) -> Case:
     place = content.index(struct.pack("<II", 5, 8)) + 8  # the tag of the sizes
     size = int(rng.integers(2**29, 2**31))
     (folder / "t.mat").write_bytes(content[:place] + struct.pack("<II", size, size) + content[place + 8 :])
-    return Case(["fit", "t.mat", *FIT_XY], "must take at most 8 GiB", "t.mat would take", "Split it")
+    return Case(["fit", "t.mat", *FIT_XY], "must be readable as .mat", "claims the shape", "Is it complete")
 
 
 @kind

@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mogul.data.limits import readable_as, require_room
+from mogul.data.mat_files import read_matrices
 from mogul.data.table import Table
 from mogul.errors import DataError
 
 _NUMBERS = "fiub"  # kinds of NumPy: floats, integers, truth values
-_HDF5 = b"\x89HDF\r\n\x1a\n"
-_MAT_NUMBERS = {"double", "single", "logical", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
 
 
 def read_npz(content: bytes, source: str) -> Table:
@@ -60,35 +59,24 @@ def _refused(archive: zipfile.ZipFile, member: zipfile.ZipInfo, source: str) -> 
 
 def read_mat(content: bytes, source: str) -> Table:
     """Matrices as MATLAB's `save -v7` writes them; cells, structs and text are left alone."""
-    if content.startswith(_HDF5) or content[512:520] == _HDF5:
-        raise DataError(
-            f"A .mat file must be of version 5 to 7; {source} is of version 7.3, which is HDF5. "
-            "Save it again in MATLAB by save(…, '-v7')."
-        )
-    if content[126:128] not in (b"IM", b"MI"):  # how that version marks the order of its bytes
-        raise DataError(
-            f"A .mat file must be of version 5 to 7; {source} is not: its first bytes are {content[:8]!r}. "
-            "Save it again in MATLAB by save(…, '-v7')."
-        )
-    from scipy.io import loadmat, whosmat
-
     with readable_as(".mat", source):
-        listed = [entry for entry in whosmat(io.BytesIO(content)) if not entry[0].startswith("__")]
-        _require_different([name for name, _, _ in listed], source)
-        usable = {name: shape for name, shape, kind in listed if kind in _MAT_NUMBERS}
-        require_room(sum(8 * math.prod(map(abs, shape)) for shape in usable.values()), source)
-        loaded = loadmat(io.BytesIO(content), variable_names=list(usable)) if usable else {}
-        reasons = {name: _no_columns(loaded[name].shape, loaded[name].dtype) for name in usable}
-    unusable = {name: f"it is a {kind}" for name, _, kind in listed if kind not in _MAT_NUMBERS}
+        found = list(read_matrices(content, source))
+    _require_different([matrix.name for matrix in found], source)
+    unusable = {matrix.name: matrix.refused for matrix in found if matrix.refused is not None}
+    matrices = {matrix.name: matrix.values for matrix in found if matrix.values is not None}
+    reasons = {name: _no_columns(matrix.shape, matrix.dtype) for name, matrix in matrices.items()}
     unusable |= {name: reason for name, reason in reasons.items() if reason is not None}
-    matrices = {name: loaded[name] for name, reason in reasons.items() if reason is None}
-    num_rows = max((len(matrix) for matrix in matrices.values()), default=0)
-    return _table({name: _standing(matrix, num_rows) for name, matrix in matrices.items()}, unusable, source)
+    tables = {name: matrix for name, matrix in matrices.items() if reasons[name] is None}
+    return _table(_standing(tables), unusable, source)
 
 
-def _standing(matrix: npt.NDArray[Any], num_rows: int) -> npt.NDArray[Any]:
-    """A row vector beside matrices of as many rows is a column: MATLAB makes rows of vectors."""
-    return matrix.T if matrix.shape == (1, num_rows) else matrix
+def _standing(matrices: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Row vectors as columns, beside matrices of as many rows or beside each other: MATLAB makes rows of vectors."""
+    shapes = {matrix.shape for matrix in matrices.values()}
+    longest = max((shape[0] for shape in shapes), default=0)
+    only_vectors = len(matrices) > 1 and len(shapes) == 1 and longest == 1
+    num_rows = max(shapes)[1] if only_vectors else longest
+    return {name: matrix.T if matrix.shape == (1, num_rows) else matrix for name, matrix in matrices.items()}
 
 
 def _no_columns(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str | None:

@@ -51,7 +51,6 @@ def read_csv(content: bytes, source: str) -> Table:
             names=names,
             index_col=False,
             skipinitialspace=True,
-            float_precision="round_trip",
             low_memory=False,
         )
     return _table(frame, source)
