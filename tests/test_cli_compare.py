@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mogul.errors import NumericalError
 from mogul.experiments import comparison
 from terminal import assert_refused, command
 
@@ -63,7 +64,7 @@ def test_a_page_that_exists_is_replaced_only_by_force(run):
 
 def test_a_model_that_fails_is_named_with_the_reason(run, monkeypatch: pytest.MonkeyPatch):
     def fail(*arguments: object, **options: object) -> None:
-        raise comparison.NumericalError("Training must stay finite; it did not. Lower learning_rate.")
+        raise NumericalError("Training must stay finite; it did not. Lower learning_rate.")
 
     monkeypatch.setattr(comparison, "fit", fail)
     outcome = run("--html", "page.html")

@@ -76,7 +76,7 @@ def test_debug_shows_where_it_happened(run, failing, arguments):
         (("fit",), "Missing argument 'DATA'. Try mogul fit --help."),
         (("fit", "t.csv"), "Missing option '--targets'. Try mogul fit --help."),
         (("fit", "t.csv", "--targts", "a"), "--targets"),
-        (("fit", "t.csv", "--targets", "a", "--epochs", "many"), "'many'"),
+        (("fit", "t.csv", "--targets", "a", "--epochs", "many"), "Invalid value for '--epochs'"),
         (("fti",), "Did you mean 'fit'? Try mogul --help."),
         (("show", "a", "b"), "Try mogul show --help."),
     ],

@@ -22,7 +22,8 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
     debug = DEBUG in arguments
     try:
         with _warnings_as_lines(debug):
-            done = app([argument for argument in arguments if argument != DEBUG], standalone_mode=False)
+            kept = [argument for argument in arguments if argument != DEBUG]
+            done = app(kept, prog_name="mogul", standalone_mode=False)
         return done if isinstance(done, int) else 0
     except Exception as error:
         if debug:

@@ -161,8 +161,8 @@ def _described_by(header: Header, path: str | PathLike[str]) -> Iterator[None]:
         yield
     except (MogulError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         written_by = header.get("versions")
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
         raise FileError(
-            f"A model file must describe a model that mogul {version('mogul')} knows; {path} does not: "
-            f"{str(error).splitlines()[0] if str(error) else type(error).__name__} "
+            f"A model file must describe a model that mogul {version('mogul')} knows; {path} does not: {reason}. "
             f"Written with {written_by}: use those versions, or fit the model again."
         ) from error

@@ -145,7 +145,7 @@ def unknown_column(rng: np.random.Generator, folder: Path) -> Case:
     good(rng).to_csv(folder / "t.csv", index=False)
     option = pick(rng, "--targets", "--inputs")
     options = {"--targets": "u", "--inputs": "a"} | {option: pick(rng, "U", "w", "u,w", "a;b", "ü")}
-    arguments = ["fit", "t.csv", *(part for pair in options.items() for part in pair)]
+    arguments = ["fit", "t.csv", "--out", "out.mogul", *(part for pair in options.items() for part in pair)]
     return Case(arguments, f"{option} must name columns of t.csv", "is not among a, b, u, v", "Use one of those")
 
 
@@ -160,7 +160,7 @@ def input_and_target(rng: np.random.Generator, folder: Path) -> Case:
 def column_named_twice(rng: np.random.Generator, folder: Path) -> Case:
     good(rng).to_csv(folder / "t.csv", index=False)
     name = pick(rng, "u", "v")
-    arguments = ["fit", "t.csv", "--targets", f"u,v,{name}"]
+    arguments = ["compare", "t.csv", "--targets", f"u,v,{name}"]
     return Case(arguments, "--targets must name each column once", f"{name!r} is there twice", "Leave one")
 
 
@@ -168,7 +168,7 @@ def column_named_twice(rng: np.random.Generator, folder: Path) -> Case:
 def no_names_given(rng: np.random.Generator, folder: Path) -> Case:
     good(rng).to_csv(folder / "t.csv", index=False)
     text = pick(rng, "", " ", ",", "u,,v", "u,")
-    arguments = ["fit", "t.csv", "--targets", text]
+    arguments = [pick(rng, "fit", "compare"), "t.csv", "--targets", text]
     return Case(arguments, "--targets must be names separated by commas", repr(text), "Try --targets a,b")
 
 

@@ -84,12 +84,12 @@ def test_nothing_to_learn_is_called_that():
     ],
 )
 def test_a_tie_is_within_a_twentieth_or_a_standard_error(behind, error, says):
-    board = Leaderboard([entry("mogp", 0, 0), entry(LEAST_SQUARES, behind, error), entry(MEAN, 2, 0.1)])
+    board = Leaderboard([entry("mogp", 0.0, 0.0), entry(LEAST_SQUARES, behind, error), entry(MEAN, 2.0, 0.1)])
     assert board.verdict.startswith(says)
 
 
 def test_least_squares_may_win():
-    board = Leaderboard([entry(LEAST_SQUARES, 0, 0), entry("mogp", 0.5, 0.1), entry(MEAN, 2, 0.1)])
+    board = Leaderboard([entry(LEAST_SQUARES, 0.0, 0.0), entry("mogp", 0.5, 0.1), entry(MEAN, 2.0, 0.1)])
     assert board.verdict.startswith("Least squares is the best: mogp is 0.50 ± 0.10 nats per row behind")
 
 
