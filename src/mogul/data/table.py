@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mogul.arrays import Array
+from mogul.arrays import Array, IntArray
 from mogul.errors import DataError, ShapeError
 
 _NAMES_SHOWN, _ROWS_SHOWN, _COLUMNS_SHOWN = 12, 3, 3
@@ -137,7 +137,7 @@ def require_no_infinity(y: pd.DataFrame, source: str) -> None:
         )
 
 
-def _rows(rows: Array) -> str:
+def _rows(rows: IntArray) -> str:
     shown = ", ".join(str(row + 1) for row in rows[:_ROWS_SHOWN])
     return f"row{'s' if len(rows) > 1 else ''} {shown}" + _more(len(rows) - _ROWS_SHOWN, "rows")
 
