@@ -1,5 +1,6 @@
 """A comparison of models as a table for a terminal, and as one HTML page that needs nothing else."""
 
+from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -10,18 +11,20 @@ from rich.table import Table
 from mogul.commands.compare import Comparison
 from mogul.experiments.comparison import Entry
 from mogul.files import write_whole
+from mogul.metrics import LEVELS
 
 UNITS = "In units of each output's standard deviation in training; ± is one standard error over rows."
+_TERMINAL_LEVELS = (0.8, 0.95)  # all of them would not fit into a line
 
 
 def comparison_table(comparison: Comparison) -> Table:
     """The leaderboard, best first."""
-    table = Table(title=title(comparison), caption=UNITS)
+    table = Table(title=title(comparison), caption=f"{UNITS} Percentages: how much of the truth is in such a band.")
     table.add_column("model", no_wrap=True)
-    for heading in _headings(comparison):
-        table.add_column(heading, justify="right")
+    for heading in _headings(_TERMINAL_LEVELS):
+        table.add_column(heading, justify="right", no_wrap=True)
     for entry in comparison.leaderboard.entries:
-        table.add_row(entry.label, *_cells(entry))
+        table.add_row(entry.label, *_cells(entry, _TERMINAL_LEVELS))
     return table
 
 
@@ -41,8 +44,8 @@ def page(comparison: Comparison) -> str:
         title=title(comparison),
         comparison=comparison,
         verdict=comparison.leaderboard.verdict,
-        headings=_headings(comparison),
-        rows=[(entry.label, _cells(entry)) for entry in entries],
+        headings=_headings(LEVELS),
+        rows=[(entry.label, _cells(entry, LEVELS)) for entry in entries],
         bars=_bars(entries),
         units=UNITS,
         version=version("mogul"),
@@ -54,15 +57,14 @@ def title(comparison: Comparison) -> str:
     return f"{comparison.source}: {comparison.num_rows:,} rows, {comparison.num_folds} folds, held-out rows"
 
 
-def _headings(comparison: Comparison) -> list[str]:
-    levels = comparison.leaderboard.entries[0].coverage
-    return ["LL per row", "behind the best", "MRMSE", "CRPS", *(f"in {level:.0%} band" for level in levels), "seconds"]
+def _headings(levels: Sequence[float]) -> list[str]:
+    return ["LL", "behind", "MRMSE", "CRPS", *(f"{level:.0%}" for level in levels), "s"]
 
 
-def _cells(entry: Entry) -> list[str]:
+def _cells(entry: Entry, levels: Sequence[float]) -> list[str]:
     behind = f"{entry.behind:.2f} ± {entry.behind_error:.2f}" if entry.behind_error else ""
-    shares = [f"{share:.0%}" for share in entry.coverage.values()]
-    return [f"{entry.ll:.2f}", behind, f"{entry.mrmse:.3f}", f"{entry.crps:.4f}", *shares, f"{entry.seconds:.1f}"]
+    shares = [f"{entry.coverage[level]:.0%}" for level in levels]
+    return [f"{entry.ll:.2f}", behind, f"{entry.mrmse:.3f}", f"{entry.crps:.3f}", *shares, f"{entry.seconds:.0f}"]
 
 
 def _bars(entries: list[Entry]) -> list[tuple[str, float]]:
