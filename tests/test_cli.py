@@ -1,7 +1,6 @@
 """The command line: help, errors of one line, and a whole demo at a small scale."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,10 +8,9 @@ from typer.testing import CliRunner
 
 import mogul.demo
 from mogul import cli
-from mogul.errors import ConfigError, NumericalError
 from mogul.experiments import synthetic
 from mogul.training import Fitted, TrainingConfig
-from terminal import Outcome, assert_refused, command
+from terminal import assert_refused, command
 
 
 @pytest.fixture
@@ -112,25 +110,6 @@ def test_options_reach_the_demo(run, folder: Path, asked):
     assert run("demo").code == 0
     assert run("demo", "--seeds", "3", "--out", "here", "--json", "deep/scores.json").code == 0
     assert asked == [(1, Path("mogul-demo"), None), (3, Path("here"), Path("deep/scores.json"))]
-
-
-@pytest.mark.parametrize(("error", "code"), [(ConfigError("rule; value. Remedy."), 2), (NumericalError("rule."), 1)])
-def test_what_the_user_can_mend_is_told_from_what_went_wrong(run, folder: Path, monkeypatch, error, code):
-    def fail(*arguments: object) -> None:
-        raise error
-
-    monkeypatch.setattr(mogul.demo, "run_demo", fail)
-    assert run("demo") == Outcome(code, "", f"mogul: {error}\n")
-
-
-def test_an_error_that_is_not_ours_is_not_hidden(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    def fail(*arguments: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(mogul.demo, "run_demo", fail)
-    monkeypatch.setattr(sys, "argv", ["mogul", "demo"])
-    with pytest.raises(ZeroDivisionError):
-        cli.main()
 
 
 @pytest.mark.usefixtures("_small")

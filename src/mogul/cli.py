@@ -6,8 +6,11 @@ from typing import Annotated
 
 import typer
 
+from mogul.cli_compare import app as compare_app
 from mogul.cli_data import app as data_app
-from mogul.errors import ConfigError, MogulError, unknown_name
+from mogul.cli_models import app as models_app
+from mogul.cli_run import DEBUG, run
+from mogul.errors import ConfigError, unknown_name
 from mogul.files import require_file, require_folder
 
 app = typer.Typer(
@@ -16,11 +19,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
+app.add_typer(models_app)
+app.add_typer(compare_app)
 app.add_typer(data_app, name="data")
 
 
 @app.callback()
-def group() -> None:
+def group(
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show where errors come from; any command takes it.")] = False,
+) -> None:
     """Multi-output Gaussian processes with neural likelihoods."""
 
 
@@ -41,19 +48,6 @@ def demo(
     from mogul.demo import run_demo
 
     run_demo(seeds, out, json_file)
-
-
-@app.command()
-def models() -> None:
-    """List the models, each with a line and the paper's equation.
-
-    Example: mogul models
-    """
-    from rich.console import Console
-
-    from mogul.report.tables import models_table
-
-    Console().print(models_table())
 
 
 @app.command()
@@ -85,8 +79,4 @@ def reproduce(
 
 def main() -> None:
     """Run the command line; errors are one line on stderr, exit code 2 for what the user can mend, 1 for the rest."""
-    try:
-        app()
-    except MogulError as error:
-        print(f"mogul: {error}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, ValueError) else 1)
+    sys.exit(run(app, sys.argv[1:]))

@@ -1,12 +1,8 @@
-"""The paper's models by name, each a short composition of inputs × prior × head.
-
-A name is one of seven families, with `dk-` before it for deep kernels and `-lvm` behind it for latent inputs.
-"""
+"""The paper's models by name (`mogul.families`), each a short composition of inputs × prior × head."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from inspect import signature
 
 import torch
@@ -14,7 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mogul import nonlinearities
-from mogul.errors import ConfigError, require_positive, unknown_name
+from mogul.errors import ConfigError, require_positive
+from mogul.families import FAMILIES, Name, Recipe, names
 from mogul.heads import Identity
 from mogul.model import Model
 from mogul.nonlinearities import Nonlinearity
@@ -22,86 +19,61 @@ from mogul.output_mean import OutputMean
 from mogul.plan import Plan
 from mogul.priors import MeanName, Solver
 
+__all__ = ["COMPOSITIONS", "FAMILIES", "OPTIONS", "Name", "Recipe", "build", "names"]
+
 
 def mogp(plan: Plan) -> Model:
-    """Multi-output GP: a matrix mixes L GPs."""
+    """GPs × identity × a Bayesian matrix."""
     features = Identity(plan.num_latents)
     return Model(plan.inputs(), plan.gps("constant"), plan.head(features, plan.bayesian_mixing(features)))
 
 
 def gprn(plan: Plan) -> Model:
-    """GP regression network: the matrix is itself made of GPs, and f has white noise."""
+    """GPs with white noise × identity × a matrix of GPs."""
     features = Identity(plan.num_latents)
     return Model(plan.inputs(), plan.gps("constant", white_noise=0.01), plan.head(features, plan.gp_mixing(features)))
 
 
 def sbgprn(plan: Plan) -> Model:
-    """Semi-Bayesian GPRN: the matrix is a neural net's."""
+    """GPs × identity × a matrix by a net."""
     features = Identity(plan.num_latents)
     return Model(plan.inputs(), plan.gps("constant"), plan.head(features, plan.net_mixing(features)))
 
 
 def dgp(plan: Plan) -> Model:
-    """Deep GP: a matrix mixes a second layer of GPs."""
+    """Layers of GPs × identity × a Bayesian matrix."""
     features = Identity(plan.num_top_latents)
     return Model(plan.inputs(), plan.deep_gps("constant"), plan.head(features, plan.bayesian_mixing(features)))
 
 
 # Neural models have biases in their hidden units, so their GPs have zero means (appendix, Bias in Hidden Units).
 def n_mogp(plan: Plan) -> Model:
-    """Neural MOGP: hidden units between the GPs and the matrix."""
+    """GPs × hidden units × a Bayesian matrix."""
     features = plan.hidden_units(plan.num_latents)
     return Model(plan.inputs(), plan.gps("zero"), plan.head(features, plan.bayesian_mixing(features)))
 
 
 def n_sbgprn(plan: Plan) -> Model:
-    """Neural SBGPRN: hidden units between the GPs and the net's matrix."""
+    """GPs × hidden units × a matrix by a net."""
     features = plan.hidden_units(plan.num_latents)
     return Model(plan.inputs(), plan.gps("zero"), plan.head(features, plan.net_mixing(features)))
 
 
 def n_dgp(plan: Plan) -> Model:
-    """Neural DGP: hidden units on top of the second layer of GPs."""
+    """Layers of GPs × hidden units × a Bayesian matrix."""
     features = plan.hidden_units(plan.num_top_latents)
     return Model(plan.inputs(), plan.deep_gps("zero"), plan.head(features, plan.bayesian_mixing(features)))
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A family of models: its composition, where it comes from, and the paper's choices for it."""
-
-    compose: Callable[[Plan], Model]
-    equation: str
-    nonlinearity: str = "leaky"
-    latent_nonlinearity: str = "leaky"
-    hidden_per_output: int = 2
-    latent_hidden: int = 14
-    num_inducing: int = 400
-    num_samples: int | None = 250  # draws per expectation in the paper's training; None: closed-form
-    deep: bool = False
-    parts: tuple[str, ...] = ("bayesian mixing",)  # those with options of their own
-
-    @property
-    def inner_samples(self) -> int:
-        """Draws of a deep prior's inner layer per expectation, of which the paper takes five."""
-        return 5 if self.deep else 1
-
-    @property
-    def batch_size(self) -> int:
-        """The paper's for most data sets; doubled for deep models."""
-        return 1000 if self.deep else 500
-
-    @property
-    def anneal_epochs(self) -> int:
-        """The paper anneals the KL of some deep models."""
-        return 20 if self.deep else 0
-
-    @property
-    def description(self) -> str:
-        """The composition's own first line."""
-        return str(self.compose.__doc__)
-
-
+COMPOSITIONS: dict[str, Callable[[Plan], Model]] = {
+    "mogp": mogp,
+    "gprn": gprn,
+    "dgp": dgp,
+    "sbgprn": sbgprn,
+    "n-mogp": n_mogp,
+    "n-sbgprn": n_sbgprn,
+    "n-dgp": n_dgp,
+}
 # Options of `build` that belong to a part that not every model has.
 _PART_OPTIONS: dict[str, tuple[str, ...]] = {
     "hidden units": ("num_hidden", "nonlinearity"),
@@ -110,57 +82,9 @@ _PART_OPTIONS: dict[str, tuple[str, ...]] = {
     "gp mixing": ("num_mixing_inducing",),
     "deep gps": ("num_top_latents", "num_top_inducing", "layers", "inner_mean"),
 }
-_NEURAL, _DEEP = ("hidden units", "bayesian mixing"), ("deep gps", "bayesian mixing")
-FAMILIES: dict[str, Recipe] = {
-    "mogp": Recipe(mogp, "mogp"),
-    "gprn": Recipe(gprn, "gprn", num_inducing=100, num_samples=None, parts=("gp mixing",)),
-    "dgp": Recipe(dgp, "dgp", num_samples=5, deep=True, parts=_DEEP),
-    "sbgprn": Recipe(sbgprn, "sbgprn", parts=("net mixing",)),
-    "n-mogp": Recipe(n_mogp, "nmogp", nonlinearity="sherf", parts=_NEURAL),
-    "n-sbgprn": Recipe(
-        n_sbgprn,
-        "nsbgprn",
-        latent_nonlinearity="relu",
-        hidden_per_output=1,
-        latent_hidden=7,
-        parts=("hidden units", "net mixing"),
-    ),
-    "n-dgp": Recipe(n_dgp, "ndgp", nonlinearity="erf", num_samples=5, deep=True, parts=(*_NEURAL, "deep gps")),
-}
 # Section 5.4: latent dimension, GPs and inducing points of every model with latent inputs.
 LATENT_INPUTS, LATENT_GPS, LATENT_INDUCING = 4, 4, 200
 TOP_INDUCING, MIXING_INDUCING = 100, 100
-
-
-@dataclass(frozen=True)
-class Name:
-    """A model's name, taken apart."""
-
-    family: str
-    deep_kernel: bool
-    latent: bool
-
-    @staticmethod
-    def parse(name: object) -> "Name":
-        """`dk-n-mogp-lvm` → the family n-mogp, with a deep kernel and latent inputs."""
-        if not isinstance(name, str) or name not in names():
-            raise unknown_name("model", name, names())
-        family = name.removeprefix("dk-").removesuffix("-lvm")
-        return Name(family, deep_kernel=name.startswith("dk-"), latent=name.endswith("-lvm"))
-
-    @property
-    def recipe(self) -> Recipe:
-        """The recipe of the family."""
-        return FAMILIES[self.family]
-
-
-def names() -> list[str]:
-    """The names that `build` knows.
-
-    >>> len(names())
-    28
-    """
-    return [f"{kernel}{family}{inputs}" for inputs in ("", "-lvm") for kernel in ("", "dk-") for family in FAMILIES]
 
 
 def build(
@@ -244,7 +168,7 @@ def build(
         latent_mean=latent_mean,
         generator=generator,
     )
-    model = recipe.compose(plan)
+    model = COMPOSITIONS[parsed.family](plan)
     if output_mean is not None:
         model.mean = deepcopy(output_mean)  # each model has its own, in its own precision
     return model.to(x.dtype)

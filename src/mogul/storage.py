@@ -17,6 +17,7 @@ from mogul.data import Batch, Scaling, Standardiser
 from mogul.errors import FileError, MogulError
 from mogul.plain import decode, encode
 from mogul.rebuild import Layouts, layouts_of, rebuilt
+from mogul.seal import read_header
 from mogul.sealed import read_sealed, write_sealed
 from mogul.training.blueprint import Blueprint
 from mogul.training.fitted import Fitted, FittedLatent
@@ -68,7 +69,7 @@ def load_with_extra(path: str | PathLike[str]) -> tuple[Fitted, dict[str, Any]]:
 
 def describe(path: str | PathLike[str]) -> Header:
     """The header of a model file, checked: model, options, names, scaling, training, versions, as plain JSON."""
-    return read_sealed(Path(path))[0]
+    return read_header(Path(path))
 
 
 def _header(fitted: Fitted, layouts: Layouts) -> Header:
@@ -160,8 +161,8 @@ def _described_by(header: Header, path: str | PathLike[str]) -> Iterator[None]:
         yield
     except (MogulError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         written_by = header.get("versions")
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
         raise FileError(
-            f"A model file must describe a model that mogul {version('mogul')} knows; {path} does not: "
-            f"{str(error).splitlines()[0] if str(error) else type(error).__name__} "
+            f"A model file must describe a model that mogul {version('mogul')} knows; {path} does not: {reason}. "
             f"Written with {written_by}: use those versions, or fit the model again."
         ) from error

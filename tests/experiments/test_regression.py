@@ -10,7 +10,8 @@ from mogul.cli import main
 from mogul.data import Dataset
 from mogul.data.robots import RobotData
 from mogul.experiments import regression
-from mogul.report.tables import models_table, regression_table
+from mogul.report.families import models_table
+from mogul.report.tables import regression_table
 
 
 @pytest.fixture

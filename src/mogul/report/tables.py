@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from mogul.experiments import regression, synthetic
-from mogul.models import FAMILIES
 
 _LABELS = {"oracle": "oracle (true function and noise)", "least squares": "least squares (baseline)"}
 
@@ -48,18 +47,6 @@ def regression_table(dataset: str, rows: Sequence[regression.Row], epochs: int, 
             "" if row.seconds is None else f"{row.seconds:.0f}",
             *(("", "") if theirs is None else (f"{theirs[0]:.2f}", f"{theirs[1]:.3f}")),
         )
-    return table
-
-
-def models_table() -> Table:
-    """The families, and how names are made of them."""
-    table = Table(
-        title="mogul's models", caption="dk-NAME has a deep kernel, NAME-lvm latent inputs, dk-NAME-lvm both."
-    )
-    for heading in ("name", "what it is", "equation"):
-        table.add_column(heading)
-    for name, recipe in FAMILIES.items():
-        table.add_row(name, recipe.description, f"eqn:{recipe.equation}")
     return table
 
 

@@ -1,0 +1,85 @@
+"""`mogul compare`: a leaderboard that says when a line would do."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mogul.cli_options import (
+    Data,
+    Epochs,
+    Force,
+    Inputs,
+    Json,
+    Seed,
+    Targets,
+    complete_models,
+    give,
+    listed,
+    require_least,
+    require_new_file,
+)
+from mogul.errors import ConfigError
+from mogul.families import Name
+
+app = typer.Typer()
+
+
+@app.command()
+def compare(
+    data: Data,
+    targets: Targets,
+    inputs: Inputs = None,
+    models: Annotated[
+        str,
+        typer.Option(help="Models, separated by commas: see mogul models.", autocompletion=complete_models),
+    ] = "mogp,n-sbgprn",
+    folds: Annotated[int, typer.Option(help="Parts of the rows, each held out once.")] = 5,
+    epochs: Epochs = None,
+    seed: Seed = 0,
+    html: Annotated[Path | None, typer.Option(help="Also write a report, one HTML file, here.")] = None,
+    force: Force = False,
+    json_: Json = False,
+) -> None:
+    """Compare models with least squares and the mean on held-out rows: log likelihood, errors, coverage, time.
+
+    Rows go into folds at random. It says plainly when least squares is as good as the best.
+
+    Example: mogul compare jura.csv --targets Cd,Cu,Pb --models mogp,n-sbgprn --folds 5 --html jura.html
+    """
+    wanted = listed(targets, "--targets")
+    given = None if inputs is None else listed(inputs, "--inputs")
+    chosen = _observed(listed(models, "--models"))
+    require_least("--folds", folds, 2)
+    require_least("--epochs", epochs, 1)
+    require_least("--seed", seed, 0)
+    if html is not None:
+        require_new_file(html, force, "comparison.html", data)
+    from mogul.commands.compare import compare_file
+    from mogul.experiments.comparison import Training, Trial
+    from mogul.report.comparison import comparison_table, write_page
+
+    def say(split: int, trial: Trial) -> None:
+        if trial.label in chosen:
+            print(
+                f"fold {split + 1} of {folds}: {trial.label} LL {trial.result.scores.ll:.2f} ({trial.seconds:.0f} s)",
+                file=sys.stderr,
+            )
+
+    result = compare_file(data, wanted, given, chosen, folds, Training(epochs, seed), say)
+    if html is not None:
+        write_page(result, html)
+    failed = [f"{label} failed: {reason}" for label, reason in result.leaderboard.failures.items()]
+    written = [] if html is None else [f"Report: {html}"]
+    give(result.to_json(), [comparison_table(result), result.leaderboard.verdict, *failed, *written], json_)
+
+
+def _observed(models: list[str]) -> list[str]:
+    """Names of models with inputs, each once: those with latent inputs predict something else."""
+    for model in models:
+        if Name.parse(model).latent:
+            raise ConfigError(
+                f"--models must have observed inputs, as least squares has; {model} has latent ones. Leave out -lvm."
+            )
+    return list(dict.fromkeys(models))

@@ -1,0 +1,167 @@
+"""`mogul models`, `fit`, `predict`, `evaluate` and `show`: from a table to a model file, and what it then says."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mogul.cli_options import (
+    Data,
+    Epochs,
+    Force,
+    Inputs,
+    Json,
+    ModelFile,
+    ModelInputs,
+    ModelTargets,
+    Seed,
+    Targets,
+    complete_model,
+    give,
+    levels,
+    listed,
+    print_json,
+    require_csv,
+    require_least,
+    require_new_file,
+)
+from mogul.families import FAMILIES, Name
+
+app = typer.Typer()
+STANDARD_OUTPUT = Path("-")
+
+
+@app.command()
+def models(json_: Json = False) -> None:
+    """List the models, each with a line and the paper's equation.
+
+    Example: mogul models
+    """
+    if json_:
+        print_json(
+            [{"name": name, "what": each.description, "equation": each.equation} for name, each in FAMILIES.items()]
+        )
+        return
+    from rich.console import Console
+
+    from mogul.report.families import models_table
+
+    Console().print(models_table())
+
+
+@app.command()
+def fit(
+    data: Data,
+    targets: Targets,
+    inputs: Inputs = None,
+    model: Annotated[
+        str, typer.Option(help="Name of a model: see mogul models.", autocompletion=complete_model)
+    ] = "n-sbgprn",
+    out: Annotated[Path, typer.Option(help="Model file to write.")] = Path("model.mogul"),
+    epochs: Epochs = None,
+    seed: Seed = 0,
+    preset: Annotated[str, typer.Option(help="How to train: default, or paper for the paper's protocol.")] = "default",
+    check: Annotated[
+        bool | None,
+        typer.Option(
+            "--check/--no-check",
+            help="Fit once more to 80 % of the rows, and compare with least squares on the rest; "
+            "by default with up to 500 rows.",
+        ),
+    ] = None,
+    force: Force = False,
+    json_: Json = False,
+) -> None:
+    """Fit a model to the rows of a table and write it to a file.
+
+    Example: mogul fit jura.csv --targets Cd,Cu,Pb --inputs X,Y --out jura.mogul
+    """
+    wanted = listed(targets, "--targets")
+    given = None if inputs is None else listed(inputs, "--inputs")
+    Name.parse(model)
+    require_least("--epochs", epochs, 1)
+    require_least("--seed", seed, 0)
+    require_new_file(out, force, "model.mogul", data)
+    from mogul.commands.fit import fit_file
+    from mogul.experiments.comparison import Training
+    from mogul.report.commands import fit_lines
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr)
+
+    training = Training(epochs, seed, preset)
+    summary = fit_file(data, wanted, given, model, out, training, check=check, say=say)
+    give(summary.to_json(), fit_lines(summary), json_)
+
+
+@app.command()
+def predict(
+    model: ModelFile,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="CSV file to write; - prints it.")] = STANDARD_OUTPUT,
+    quantiles: Annotated[str | None, typer.Option(help="Levels between 0 and 1, separated by commas.")] = None,
+    inputs: ModelInputs = None,
+    seed: Seed = 0,
+    force: Force = False,
+    json_: Json = False,
+) -> None:
+    """Predict the outputs for every row: mean, standard deviation and quantiles, in the units of training.
+
+    A model with latent inputs takes the outputs that are there and fills in the others.
+
+    Example: mogul predict jura.mogul new.csv --out predicted.csv --quantiles .1,.9
+    """
+    wanted = levels(quantiles)
+    given = None if inputs is None else listed(inputs, "--inputs")
+    require_least("--seed", seed, 0)
+    if out != STANDARD_OUTPUT:
+        require_csv("--out", out)
+        require_new_file(out, force, "predictions.csv", data, model)
+    from mogul.commands.predict import predict_file, write_predictions
+
+    predictions = predict_file(model, data, given, wanted, seed)
+    if out != STANDARD_OUTPUT:
+        write_predictions(predictions, out)
+        report = {"rows": predictions.num_rows, "outputs": predictions.output_names, "out": str(out)}
+        give(report, [f"Predictions of {predictions.num_rows:,} rows: {out}"], json_)
+    elif json_:
+        print_json(predictions.to_json())
+    else:
+        print(predictions.frame().to_csv(index=False), end="")
+
+
+@app.command()
+def evaluate(
+    model: ModelFile,
+    data: Data,
+    inputs: ModelInputs = None,
+    targets: ModelTargets = None,
+    seed: Seed = 0,
+    json_: Json = False,
+) -> None:
+    """Score a model on rows with known outputs: log likelihood, errors, and how often the truth is in its bands.
+
+    Example: mogul evaluate jura.mogul test.csv
+    """
+    given = None if inputs is None else listed(inputs, "--inputs")
+    wanted = None if targets is None else listed(targets, "--targets")
+    require_least("--seed", seed, 0)
+    from mogul.commands.evaluate import evaluate_file
+    from mogul.report.commands import evaluation_tables
+
+    evaluation = evaluate_file(model, data, given, wanted, seed)
+    give(evaluation.to_json(), evaluation_tables(evaluation), json_)
+
+
+@app.command()
+def show(model: ModelFile, json_: Json = False) -> None:
+    """Say what is in a model file: model, sizes, names, training, versions. Its tensors are not loaded.
+
+    Example: mogul show jura.mogul
+    """
+    from mogul.commands.show import show_file
+    from mogul.report.model_card import model_table
+
+    card = show_file(model)
+    give(card.to_json(), [model_table(card)], json_)

@@ -1,0 +1,129 @@
+"""Arguments that several commands share, and the checks of them that need nothing heavy."""
+
+import csv
+import json
+import math
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mogul.errors import ConfigError
+from mogul.families import names
+from mogul.files import require_file
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Names of models that begin so, for the shell."""
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+def complete_models(incomplete: str) -> list[str]:
+    """The same behind the last comma of a list."""
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + name for name in complete_model(last)]
+
+
+Data = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATA", help="Table with names: .csv, .tsv, .parquet, .npz or .mat; - for CSV from standard input."
+    ),
+]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as mogul fit writes it.")]
+Targets = Annotated[str, typer.Option(help="Columns to predict, separated by commas; empty cells are missing values.")]
+Inputs = Annotated[str | None, typer.Option(help="Columns to predict from; else all that are not targets.")]
+ModelInputs = Annotated[
+    str | None, typer.Option("--inputs", help="Columns to predict from, in the model's order; else by its own names.")
+]
+ModelTargets = Annotated[
+    str | None, typer.Option("--targets", help="Columns of the truth, in the model's order; else by its own names.")
+]
+Epochs = Annotated[int | None, typer.Option(help="Most passes over the data; else by the number of rows.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace output files that exist; else they are refused.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
+
+
+def listed(text: str, option: str) -> list[str]:
+    """Names between commas; a name with a comma goes into double quotes.
+
+    >>> listed('a, "b,c"', "--targets")
+    ['a', 'b,c']
+    """
+    parts = [part.strip() for part in next(csv.reader([text], skipinitialspace=True), [])]
+    if not parts or "" in parts:
+        raise ConfigError(f"{option} must be names separated by commas; got {text!r}. Try {option} a,b.")
+    return parts
+
+
+def levels(text: str | None) -> list[float]:
+    """Levels of quantiles between commas.
+
+    >>> levels(".1,.9")
+    [0.1, 0.9]
+    """
+    found = []
+    for part in [] if text is None else text.split(","):
+        try:
+            level = float(part)
+        except ValueError:
+            level = math.nan
+        if not 0 < level < 1:
+            raise ConfigError(
+                f"--quantiles must be numbers between 0 and 1, separated by commas; got {part!r}. Try .1,.5,.9."
+            )
+        found.append(level)
+    return list(dict.fromkeys(found))
+
+
+def require_least(option: str, value: int | None, least: int) -> None:
+    """Check a whole number, if one was given."""
+    if value is not None and value < least:
+        raise ConfigError(f"{option} must be at least {least}; got {value}. Try {option} {max(least, 10)}.")
+
+
+def require_new_file(path: Path, force: bool, example: str, *sources: Path) -> None:
+    """Check before any work that an output file has a place, and that nothing will be lost by writing it."""
+    require_file(path, "Results", example)
+    for source in sources:
+        if path.exists() and source.exists() and path.samefile(source):
+            raise ConfigError(
+                f"Results must not replace what they come from; got {path} for both. Choose another name."
+            )
+    if path.exists() and not force:
+        raise ConfigError(f"Results must go into a new file; {path} exists. Choose another name, or add --force.")
+
+
+def require_csv(option: str, path: Path) -> None:
+    """Check that a file to write is to be CSV."""
+    if path.suffix != ".csv":
+        raise ConfigError(f"{option} must end in .csv; got {path}. Try {option} {path.with_suffix('.csv')}.")
+
+
+def print_json(content: Any) -> None:
+    """The content and nothing else; null where a number is not finite, which JSON cannot say."""
+    json.dump(_finite(content), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+    print()
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def give(content: Any, lines: Iterable[Any], as_json: bool) -> None:
+    """A result for a machine, or for a person: lines of text and tables."""
+    if as_json:
+        print_json(content)
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    for line in lines:
+        console.print(line, soft_wrap=isinstance(line, str))

@@ -1,0 +1,92 @@
+"""Runs the command line: errors and warnings are a line each on standard error, exit codes say whose turn it is."""
+
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from mogul.errors import FileError, MogulError, MogulWarning
+
+DEBUG = "--debug"
+FAILED, REFUSED = 1, 2
+
+
+def run(app: typer.Typer, arguments: list[str]) -> int:
+    """Run a command; 0 is done, 2 what the user can mend (usage, data, files), 1 any other failure.
+
+    `--debug`, wherever it stands, shows where an error came from, and the warnings of other packages.
+    """
+    debug = DEBUG in arguments
+    try:
+        with _warnings_as_lines(debug):
+            kept = [argument for argument in arguments if argument != DEBUG]
+            done = app(kept, prog_name="mogul", standalone_mode=False)
+        return done if isinstance(done, int) else 0
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        message, code = _described(error)
+        if message:
+            _say(message)
+        return code
+
+
+def one_line(text: str) -> str:
+    r"""The text with line ends and other control characters written out: names in files may hold any.
+
+    >>> one_line("a\nb\x1b[31m")
+    'a\\nb\\x1b[31m'
+    """
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def _described(error: Exception) -> tuple[str, int]:
+    """What to say about an error, and the exit code."""
+    match error:
+        case MogulError():
+            return str(error), REFUSED if isinstance(error, ValueError | FileError) else FAILED
+        case typer.TyperException():
+            return _usage(error), error.exit_code
+        case typer.Abort():
+            return "Stopped. Nothing was written.", FAILED
+        case OSError() if error.strerror:
+            where = f"; {error.filename}" if error.filename else ""
+            return f"A file must be within reach{where}: {error.strerror}. Check its path and room.", FAILED
+        case MemoryError():
+            return "There must be room in memory; there is not. Take fewer rows, or a smaller model.", FAILED
+        case _:
+            found = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            return f"This must not happen; it failed by {found}. Run it with {DEBUG}, and report what it says.", FAILED
+
+
+def _usage(error: typer.TyperException) -> str:
+    """The complaint, and where to read on; nothing where the help itself has been shown."""
+    message = error.format_message().strip()
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "mogul"
+    return message and f"{message if message[-1] in '.?' else message + '.'} Try {command} --help."
+
+
+@contextmanager
+def _warnings_as_lines(debug: bool) -> Iterator[None]:
+    """Warnings of ours in a line each, each once; those of others only when looking for errors."""
+    said: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:
+        text = f"warning: {message}" if issubclass(category, MogulWarning) else f"{category.__name__}: {message}"
+        if text not in said:
+            said.add(text)
+            _say(text)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default" if debug else "ignore")
+        warnings.simplefilter("always", MogulWarning)
+        warnings.showwarning = show
+        yield
+
+
+def _say(text: str) -> None:
+    print(f"mogul: {one_line(text)}", file=sys.stderr)

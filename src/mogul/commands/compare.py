@@ -1,0 +1,55 @@
+"""`mogul compare`: models beside least squares and the mean, by cross-validation on a table."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mogul.commands.columns import training_data
+from mogul.data.formats import read_table
+from mogul.experiments.comparison import Leaderboard, Training, Trial, compare, folds
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A leaderboard, and all that is needed to get it again."""
+
+    source: str
+    num_rows: int
+    input_names: list[str]
+    output_names: list[str]
+    missing_share: float
+    num_folds: int
+    epochs: int | None
+    seed: int
+    leaderboard: Leaderboard
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        settings = {name: value for name, value in vars(self).items() if name != "leaderboard"}
+        return {**settings, "units": "standardised", **self.leaderboard.to_json()}
+
+
+def compare_file(
+    path: Path,
+    targets: Sequence[str],
+    inputs: Sequence[str] | None,
+    models: Sequence[str],
+    num_folds: int,
+    training: Training,
+    on_trial: Callable[[int, Trial], None] = lambda split, trial: None,
+) -> Comparison:
+    """Cross-validate models on the columns of a file: every row is held out once."""
+    data = training_data(read_table(path), targets, inputs, latent=False)
+    splits = folds(data.num_rows, num_folds, training.seed)
+    return Comparison(
+        source=str(path),
+        num_rows=data.num_rows,
+        input_names=data.input_names,
+        output_names=data.output_names,
+        missing_share=data.num_missing / data.y.size,
+        num_folds=num_folds,
+        epochs=training.epochs,
+        seed=training.seed,
+        leaderboard=compare(data, models, splits, training, on_trial),
+    )

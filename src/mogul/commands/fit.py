@@ -1,0 +1,122 @@
+"""`mogul fit`: from a table to a model file, with a word on whether it was worth it."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mogul.commands.columns import training_data
+from mogul.data import Dataset
+from mogul.data.formats import read_table
+from mogul.errors import DataError
+from mogul.experiments.comparison import Leaderboard, Split, Training, compare, holdout, require_known_outputs
+from mogul.families import Name
+from mogul.training.fitted import Fitted
+
+# With so few rows a second fit is a matter of a minute at most.
+CHECKED_ROWS = 500
+_MIN_CHECKED_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Check:
+    """A second fit, on four fifths of the rows, beside least squares on the rest."""
+
+    held_out_rows: int
+    leaderboard: Leaderboard
+
+
+@dataclass(frozen=True)
+class FitSummary:
+    """What was fitted, how it went and where it is."""
+
+    source: str
+    out: str
+    model: str
+    num_rows: int
+    input_names: list[str]
+    output_names: list[str]
+    missing_share: float
+    epochs: int
+    starts: int
+    elbo_per_row: float
+    seconds: float
+    check: Check | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self) | {
+            "check": self.check and {"held_out_rows": self.check.held_out_rows, **self.check.leaderboard.to_json()},
+        }
+
+
+def fit_file(
+    path: Path,
+    targets: Sequence[str],
+    inputs: Sequence[str] | None,
+    model: str,
+    out: Path,
+    training: Training,
+    *,
+    check: bool | None = None,
+    say: Callable[[str], object] = lambda line: None,
+) -> FitSummary:
+    """Fit the columns of a file and save the model; nothing is written unless all of it went well.
+
+    Args:
+        path: of the table.
+        targets: columns to predict.
+        inputs: columns to predict from; None for all others.
+        model: one of `mogul.families.names()`.
+        out: the model file; its folder is made.
+        training: how.
+        check: whether to fit once more and compare with least squares; None does so where there are few rows.
+        say: told what goes on after the model is saved.
+    """
+    latent = Name.parse(model).latent
+    data = training_data(read_table(path), targets, inputs, latent)
+    splits = _splits_to_check(data, training.seed, check) if not latent else []
+    started = time.perf_counter()
+    fitted = training.fit(data, model)
+    seconds = time.perf_counter() - started
+    out.parent.mkdir(parents=True, exist_ok=True)
+    fitted.save(out)
+    checked = None
+    if splits:
+        say(f"Saved {out}. Fitting once more, beside least squares, on four fifths of the rows (--no-check does not).")
+        checked = Check(len(splits[0][1]), compare(data, [model], splits, training))
+    return _summary(path, out, model, data, fitted, seconds, checked)
+
+
+def _splits_to_check(data: Dataset, seed: int, wanted: bool | None) -> list[Split]:
+    """None if no check is wanted; if nobody asked for one, none where it would be dear or cannot be done."""
+    if wanted is False or (wanted is None and not _MIN_CHECKED_ROWS <= data.num_rows <= CHECKED_ROWS):
+        return []
+    splits = holdout(data.num_rows, seed)
+    try:
+        require_known_outputs(data, splits)
+    except DataError:
+        if wanted:
+            raise
+        return []
+    return splits
+
+
+def _summary(
+    path: Path, out: Path, model: str, data: Dataset, fitted: Fitted, seconds: float, check: Check | None
+) -> FitSummary:
+    return FitSummary(
+        source=str(path),
+        out=str(out),
+        model=model,
+        num_rows=data.num_rows,
+        input_names=data.input_names,
+        output_names=data.output_names,
+        missing_share=data.num_missing / data.y.size,
+        epochs=len(fitted.history.elbo),
+        starts=len({record.start for record in fitted.history.records}),
+        elbo_per_row=fitted.history.elbo[-1] / data.num_rows,
+        seconds=seconds,
+        check=check,
+    )

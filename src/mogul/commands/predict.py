@@ -1,0 +1,111 @@
+"""`mogul predict`: what a model file says about the rows of a table."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from mogul.arrays import Array
+from mogul.commands.columns import data_of_model, inputs_of_model
+from mogul.data import Dataset
+from mogul.data.formats import read_table
+from mogul.errors import ConfigError, DataError
+from mogul.files import write_whole
+from mogul.row_scores import predicted_parts
+from mogul.storage import load
+from mogul.training.fitted import Fitted, FittedLatent
+
+NUM_SAMPLES = 250
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Mean, standard deviation and quantiles of every output at every row, in original units."""
+
+    output_names: list[str]
+    levels: list[float]
+    mean: Float[Array, "N P"]
+    std: Float[Array, "N P"]
+    quantiles: Float[Array, "Q N P"]
+
+    @property
+    def num_rows(self) -> int:
+        """The number N of rows."""
+        return len(self.mean)
+
+    def frame(self) -> pd.DataFrame:
+        """For each output `a` the columns a, a_std and, for a level of 0.1, a_q0.1."""
+        columns: list[tuple[str, Array]] = []
+        for place, name in enumerate(self.output_names):
+            columns += [(name, self.mean[:, place]), (f"{name}_std", self.std[:, place])]
+            columns += [
+                (f"{name}_q{level:g}", values[:, place])
+                for level, values in zip(self.levels, self.quantiles, strict=True)
+            ]
+        twice = [name for name, count in Counter(name for name, _ in columns).items() if count > 1]
+        if twice:
+            raise DataError(
+                f"Columns of predictions must have different names; {twice[0]!r} is an output and a part of another. "
+                "Use --json without --out, which keeps them apart."
+            )
+        return pd.DataFrame(dict(columns))
+
+    def to_json(self) -> dict[str, Any]:
+        """Lists by output and part."""
+        return {
+            name: {
+                "mean": self.mean[:, place].tolist(),
+                "std": self.std[:, place].tolist(),
+                "quantiles": {
+                    f"{level:g}": values[:, place].tolist()
+                    for level, values in zip(self.levels, self.quantiles, strict=True)
+                },
+            }
+            for place, name in enumerate(self.output_names)
+        }
+
+
+def predict_file(
+    model: Path, path: Path, inputs: Sequence[str] | None, levels: Sequence[float], seed: int = 0
+) -> Predictions:
+    """Predict every row of a table by a model file."""
+    fitted = load(model)
+    data = _rows_to_predict(fitted, path, inputs)
+    means, stds, quantiles = [], [], []
+    for prediction, _ in predicted_parts(fitted, data, NUM_SAMPLES, seed):
+        means.append(prediction.mean)
+        stds.append(prediction.std)
+        quantiles.append(prediction.quantiles(levels) if levels else np.empty((0, *prediction.mean.shape)))
+    return Predictions(
+        fitted.output_names,
+        list(levels),
+        np.concatenate(means),
+        np.concatenate(stds),
+        np.concatenate(quantiles, axis=1),
+    )
+
+
+def write_predictions(predictions: Predictions, out: Path) -> None:
+    """Write a whole CSV file, or none; its folder is made."""
+    frame = predictions.frame()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(out, lambda partial: frame.to_csv(partial, index=False))
+
+
+def _rows_to_predict(fitted: Fitted, path: Path, inputs: Sequence[str] | None) -> Dataset:
+    """Inputs with outputs unknown; for latent inputs, the outputs that are there."""
+    table = read_table(path)
+    if isinstance(fitted, FittedLatent):
+        if inputs is not None:
+            raise ConfigError(
+                f"--inputs must be left out for a model with latent inputs; got {', '.join(inputs)}. "
+                "Give the outputs that are known as columns: the others are filled in."
+            )
+        return data_of_model(fitted, table, None)
+    x = inputs_of_model(fitted, table, inputs)
+    return Dataset(x, np.full((len(x), len(fitted.output_names)), np.nan), check_outputs=False)

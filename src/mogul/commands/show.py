@@ -1,0 +1,74 @@
+"""`mogul show`: what a model file says of itself in its header."""
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mogul.errors import FileError
+from mogul.seal import read_header
+
+_EPOCH = ("start", "elbo", "seconds")
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """A model file in words and sizes."""
+
+    path: str
+    num_bytes: int
+    format: int
+    model: str
+    kind: str
+    options: dict[str, Any]
+    input_names: list[str]
+    output_names: list[str]
+    precision: str
+    starts: int
+    epochs: int
+    first_elbo: float | None
+    last_elbo: float | None
+    seconds: float
+    versions: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def show_file(path: Path) -> ModelCard:
+    """Read and check the header of a model file; its tensors stay on disk."""
+    header = read_header(path)
+    try:
+        return _card(path, header)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise FileError(
+            f"A model file must describe its model; {path} does not: {type(error).__name__} {error}. "
+            "Do not trust this file."
+        ) from error
+
+
+def _card(path: Path, header: dict[str, Any]) -> ModelCard:
+    columns = header["history"]["columns"]
+    starts, elbos, seconds = (list(columns[name]) for name in _EPOCH)
+    chosen = [
+        float(elbo) for start, elbo in zip(starts, elbos, strict=True) if start == header["history"]["chosen_start"]
+    ]
+    finite = [elbo for elbo in chosen if math.isfinite(elbo)]
+    return ModelCard(
+        path=str(path),
+        num_bytes=path.stat().st_size,
+        format=int(header["format"]),
+        model=str(header["model"]),
+        kind=str(header["kind"]),
+        options=dict(header["options"]),
+        input_names=[str(name) for name in header["input_names"]],
+        output_names=[str(name) for name in header["output_names"]],
+        precision=str(header["precision"]),
+        starts=len(set(starts)),
+        epochs=len(chosen),
+        first_elbo=finite[0] if finite else None,
+        last_elbo=finite[-1] if finite else None,
+        seconds=float(sum(seconds)),
+        versions={str(name): str(version) for name, version in header["versions"].items()},
+    )

@@ -1,0 +1,234 @@
+"""Models, least squares and the mean on the same held-out rows, and whether a line would do."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from mogul.arrays import Array, IntArray
+from mogul.data import Dataset, Scaling
+from mogul.errors import ConfigError, DataError, MogulError
+from mogul.experiments.baselines import LeastSquares, normal_prediction
+from mogul.metrics import Scores
+from mogul.prediction import Prediction
+from mogul.row_scores import Part, RowScores, predicted_parts, row_scores
+from mogul.training.fit import fit
+from mogul.training.fitted import Fitted
+from mogul.training.presets import preset as preset_config
+
+LEAST_SQUARES, MEAN = "least squares", "mean"
+TIE = 0.05  # nats per row: less is nobody's gain
+
+Split = tuple[IntArray, IntArray]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How each model is trained: a preset, for at most so many epochs if they are given."""
+
+    epochs: int | None = None
+    seed: int = 0
+    preset: str = "default"
+
+    def fit(self, data: Dataset, model: str) -> Fitted:
+        """The model of this name, trained so."""
+        config = preset_config(self.preset, model, self.seed, data.num_rows)
+        if self.epochs is not None:  # the KL has its full weight for most of a training, however short
+            anneal_epochs = min(config.anneal_epochs, self.epochs // 5)
+            config = replace(config, epochs=self.epochs, anneal_epochs=anneal_epochs)
+        return fit(data, model, config, mean="paper" if self.preset == "paper" else None)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one competitor reached on the held-out rows of one split."""
+
+    label: str
+    seconds: float
+    result: RowScores
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the leaderboard: means over splits, in standardised units.
+
+    `behind` is how far the log likelihood of a row is below the best one's, on the same rows.
+    """
+
+    label: str
+    ll: float
+    ll_error: float
+    behind: float
+    behind_error: float
+    mrmse: float
+    crps: float
+    coverage: dict[float, float]
+    seconds: float
+
+    @property
+    def ties_with_best(self) -> bool:
+        """Whether the best is ahead by no more than a trifle, or no more than one standard error."""
+        return self.behind <= max(TIE, self.behind_error)
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """All competitors, best first, and those that failed with the reason."""
+
+    entries: list[Entry]
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**asdict(self), "verdict": self.verdict}
+
+    def __getitem__(self, label: str) -> Entry:
+        return next(entry for entry in self.entries if entry.label == label)
+
+    @property
+    def verdict(self) -> str:
+        """In a sentence or two, whether anything here is better than a line."""
+        best, line, mean = self.entries[0], self[LEAST_SQUARES], self[MEAN]
+        if best is mean or mean.ties_with_best:
+            return f"Nothing here beats the mean by more than chance: the mean is {_gap(mean)} behind {best.label}."
+        if best is line:
+            second = self.entries[1]
+            return f"Least squares is the best: {second.label} is {_gap(second)} behind. A line would do."
+        if line.ties_with_best:
+            return f"Least squares is as good as the best: it is {_gap(line)} behind {best.label}. A line would do."
+        return f"{best.label} is the best: least squares is {_gap(line)} behind."
+
+
+def folds(num_rows: int, num_folds: int, seed: int) -> list[Split]:
+    """Rows at random in `num_folds` parts of nearly equal size, each held out once.
+
+    >>> [len(test) for _, test in folds(7, 3, seed=0)]
+    [3, 2, 2]
+    """
+    if not 2 <= num_folds <= num_rows:
+        raise ConfigError(
+            f"folds must be at least 2 and at most the number of rows, {num_rows}; got {num_folds}. Try 5."
+        )
+    parts = np.array_split(np.random.default_rng(seed).permutation(num_rows), num_folds)
+    return [(np.sort(np.concatenate([*parts[:k], *parts[k + 1 :]])), np.sort(parts[k])) for k in range(num_folds)]
+
+
+def holdout(num_rows: int, seed: int) -> list[Split]:
+    """One split, with a fifth of the rows held out."""
+    return folds(num_rows, 5, seed)[:1]
+
+
+def require_known_outputs(data: Dataset, splits: Sequence[Split]) -> None:
+    """Check before any training that all of it can be done: there must be something to learn, and to score."""
+    for number, (train, test) in enumerate(splits, start=1):
+        unknown = np.isnan(data.y[train]).all(axis=0)
+        if unknown.any():
+            raise DataError(
+                f"Each output must have values in training; {data.output_names[unknown.argmax()]!r} has none among the "
+                f"{len(train)} rows of split {number}. Gather more, or leave that output out."
+            )
+        if np.isnan(data.y[test]).all():
+            raise DataError(
+                f"Held-out rows must have known outputs; the {len(test)} of split {number} have none. Take fewer folds."
+            )
+
+
+def compare(
+    data: Dataset,
+    models: Sequence[str],
+    splits: Sequence[Split],
+    training: Training,
+    on_trial: Callable[[int, Trial], None] = lambda split, trial: None,
+) -> Leaderboard:
+    """Fit every model to the training rows of every split, and score it on the held-out rows beside the baselines.
+
+    Args:
+        data: all rows.
+        models: names of models with observed inputs.
+        splits: places of the training and of the held-out rows.
+        training: how; its seed is that of draws, too.
+        on_trial: called after each trial, with the number of its split.
+
+    Example:
+        >>> x = np.linspace(0, 1, 40)[:, None]
+        >>> data = Dataset(x, 3 * x + np.sin(40 * x) / 100)
+        >>> compare(data, ["mogp"], folds(40, 2, seed=0), Training(epochs=2)).verdict[:39]
+        'Least squares is as good as the best: i'
+    """
+    require_known_outputs(data, splits)
+    trials: dict[str, list[Trial]] = {label: [] for label in (*models, LEAST_SQUARES, MEAN)}
+    failures: dict[str, str] = {}
+    for number, (kept, held_out) in enumerate(splits):
+        for label in trials:
+            if label in failures:
+                continue
+            try:
+                trial = _trial(label, data.rows(kept), data.rows(held_out), training)
+            except MogulError as error:
+                if isinstance(error, ValueError):
+                    raise  # of the user's, not of one model's
+                failures[label] = str(error)
+                continue
+            trials[label].append(trial)
+            on_trial(number, trial)
+    return Leaderboard(_entries([each for label, each in trials.items() if label not in failures]), failures)
+
+
+def _trial(label: str, train: Dataset, test: Dataset, training: Training) -> Trial:
+    started = time.perf_counter()
+    parts: Iterator[Part]
+    if label == MEAN:
+        parts = iter([(_mean_prediction(train, test.num_rows), test.y)])
+    elif label == LEAST_SQUARES:
+        parts = iter([(LeastSquares.fit(train).predict(test.x), test.y)])
+    else:
+        parts = predicted_parts(training.fit(train, label), test, seed=training.seed)
+    seconds = time.perf_counter() - started
+    return Trial(label, seconds, row_scores(parts, Scaling.of(train).outputs))
+
+
+def _mean_prediction(train: Dataset, num_rows: int) -> Prediction:
+    """The mean and variance of each output in training, everywhere."""
+    mean = np.broadcast_to(np.nanmean(train.y, axis=0), (num_rows, train.num_outputs))
+    return normal_prediction(mean, np.maximum(np.nanvar(train.y, axis=0), np.finfo(np.float64).eps))
+
+
+def _entries(trials: list[list[Trial]]) -> list[Entry]:
+    """Best first; differences are taken row by row, which cancels what is hard about a row for all."""
+    rows = [np.concatenate([trial.result.log_density for trial in each]) for each in trials]
+    best = max(rows, key=np.nanmean)
+    entries = []
+    for each, densities in zip(trials, rows, strict=True):
+        scores = [trial.result.scores for trial in each]
+        entries.append(
+            Entry(
+                label=each[0].label,
+                ll=float(np.nanmean(densities)),
+                ll_error=_standard_error(densities),
+                behind=float(np.nanmean(best - densities)),
+                behind_error=_standard_error(best - densities),
+                mrmse=fmean(score.mrmse for score in scores),
+                crps=fmean(score.crps for score in scores),
+                coverage=_mean_coverage(scores),
+                seconds=sum(trial.seconds for trial in each),
+            )
+        )
+    return sorted(entries, key=lambda entry: -entry.ll)
+
+
+def _mean_coverage(scores: Sequence[Scores]) -> dict[float, float]:
+    return {level: fmean(score.coverage[level] for score in scores) for level in scores[0].coverage}
+
+
+def _standard_error(values: Array) -> float:
+    """Of the mean over the rows that are there."""
+    known = values[~np.isnan(values)]
+    return float(known.std(ddof=1) / math.sqrt(len(known))) if len(known) > 1 else math.inf
+
+
+def _gap(entry: Entry) -> str:
+    return f"{entry.behind:.2f} ± {entry.behind_error:.2f} nats per row"

@@ -1,0 +1,72 @@
+"""What `mogul fit` and `mogul evaluate` found, for a terminal."""
+
+import shlex
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from mogul.commands.evaluate import BAND, Evaluation
+from mogul.commands.fit import FitSummary
+from mogul.report.names import counted
+
+
+def fit_lines(summary: FitSummary) -> list[str]:
+    """Sizes, how training went, whether it was worth it, and what to type next."""
+    missing = f"{summary.missing_share:.1%} missing" if summary.missing_share else "none missing"
+    lines = [
+        f"Rows     {summary.num_rows:,}",
+        f"Inputs   {counted(summary.input_names) or 'latent'}",
+        f"Outputs  {counted(summary.output_names)} ({missing})",
+        f"Model    {summary.model}: {summary.epochs} epochs, best of {summary.starts} starts, "
+        f"ELBO {summary.elbo_per_row:.2f} per row, {summary.seconds:.0f} s",
+    ]
+    if summary.check is not None:
+        board = summary.check.leaderboard
+        rows = f"a fit to the other rows, on {summary.check.held_out_rows} held out"
+        scores = ", ".join(f"{entry.label} {entry.ll:.2f}" for entry in board.entries)
+        lines += [f"Check    {rows}: LL {scores}", f"         {board.verdict}"]
+        lines += [f"         {label} failed: {reason}" for label, reason in board.failures.items()]
+    return [*lines, f"File     {summary.out}", *_next(summary)]
+
+
+def _next(summary: FitSummary) -> list[str]:
+    out = shlex.quote(summary.out)
+    lines = [f"Next     mogul predict {out} NEW.csv --out predictions.csv --quantiles .1,.9"]
+    if summary.check is None and summary.input_names and summary.source != "-":
+        targets = shlex.quote(",".join(summary.output_names))
+        source = shlex.quote(summary.source)
+        lines.append(f"         mogul compare {source} --targets {targets} --models {summary.model}")
+    return lines
+
+
+def evaluation_tables(evaluation: Evaluation) -> list[Any]:
+    """All outputs together, then each."""
+    scores = evaluation.scores
+    together = Table(
+        title=f"{evaluation.model} on {evaluation.num_rows:,} rows of {evaluation.source}",
+        caption="In units of each output's standard deviation in training: MRMSE 1 is what its mean scores.",
+    )
+    levels = [f"in {level:.0%} band" for level in scores.coverage]
+    for heading in ("LL per row", "MRMSE", "CRPS", *levels):
+        together.add_column(heading, justify="right")
+    shares = [f"{share:.0%}" for share in scores.coverage.values()]
+    together.add_row(f"{scores.ll:.2f}", f"{scores.mrmse:.3f}", f"{scores.crps:.4f}", *shares)
+    note = ["Latent inputs were inferred from the outputs that are scored here."] if evaluation.inferred_inputs else []
+    return [together, _output_table(evaluation), *note]
+
+
+def _output_table(evaluation: Evaluation) -> Table:
+    table = Table(title="Each output, in its own units")
+    table.add_column("output")
+    for heading in ("known", "RMSE", "R²", f"in {BAND:.0%} band"):
+        table.add_column(heading, justify="right")
+    for each in evaluation.outputs:
+        table.add_row(
+            Text(each.name),
+            f"{each.num_known:,}",
+            "" if each.rmse is None else f"{each.rmse:.4g}",
+            "" if each.r2 is None else f"{each.r2:.3f}",
+            "" if each.in_band is None else f"{each.in_band:.0%}",
+        )
+    return table

@@ -1,0 +1,73 @@
+"""A comparison of models as a table for a terminal, and as one HTML page that needs nothing else."""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+from rich.table import Table
+
+from mogul.commands.compare import Comparison
+from mogul.experiments.comparison import Entry
+from mogul.files import write_whole
+from mogul.metrics import LEVELS
+
+UNITS = "In units of each output's standard deviation in training; ± is one standard error over rows."
+_TERMINAL_LEVELS = (0.8, 0.95)  # all of them would not fit into a line
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """The leaderboard, best first."""
+    table = Table(title=title(comparison), caption=f"{UNITS} Percentages: how much of the truth is in such a band.")
+    table.add_column("model", no_wrap=True)
+    for heading in _headings(_TERMINAL_LEVELS):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for entry in comparison.leaderboard.entries:
+        table.add_row(entry.label, *_cells(entry, _TERMINAL_LEVELS))
+    return table
+
+
+def write_page(comparison: Comparison, path: Path) -> None:
+    """Write the report, whole or not at all; its folder is made."""
+    text = page(comparison)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+def page(comparison: Comparison) -> str:
+    """The leaderboard, the verdict and the settings, as HTML."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(files("mogul.report").joinpath("comparison.html").read_text(encoding="utf-8"))
+    entries = comparison.leaderboard.entries
+    return template.render(
+        title=title(comparison),
+        comparison=comparison,
+        verdict=comparison.leaderboard.verdict,
+        headings=_headings(LEVELS),
+        rows=[(entry.label, _cells(entry, LEVELS)) for entry in entries],
+        bars=_bars(entries),
+        units=UNITS,
+        version=version("mogul"),
+    )
+
+
+def title(comparison: Comparison) -> str:
+    """What was compared on what."""
+    return f"{comparison.source}: {comparison.num_rows:,} rows, {comparison.num_folds} folds, held-out rows"
+
+
+def _headings(levels: Sequence[float]) -> list[str]:
+    return ["LL", "behind", "MRMSE", "CRPS", *(f"{level:.0%}" for level in levels), "s"]
+
+
+def _cells(entry: Entry, levels: Sequence[float]) -> list[str]:
+    behind = f"{entry.behind:.2f} ± {entry.behind_error:.2f}" if entry.behind_error else ""
+    shares = [f"{entry.coverage[level]:.0%}" for level in levels]
+    return [f"{entry.ll:.2f}", behind, f"{entry.mrmse:.3f}", f"{entry.crps:.3f}", *shares, f"{entry.seconds:.0f}"]
+
+
+def _bars(entries: list[Entry]) -> list[tuple[str, float]]:
+    """How far each is behind the best, as a share of the widest gap."""
+    widest = max(entry.behind for entry in entries) or 1.0
+    return [(entry.label, entry.behind / widest) for entry in entries]

@@ -1,0 +1,31 @@
+"""A model file as a table for a terminal."""
+
+from rich.table import Table
+from rich.text import Text
+
+from mogul.commands.show import ModelCard
+from mogul.report.names import counted
+
+
+def model_table(card: ModelCard) -> Table:
+    """A line for each thing that the header says."""
+    table = Table(title=card.path, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for label, value in card_lines(card):
+        table.add_row(label, Text(value))
+    return table
+
+
+def card_lines(card: ModelCard) -> list[tuple[str, str]]:
+    """Labels and values of the table."""
+    elbo = f", ELBO {card.first_elbo:,.1f} → {card.last_elbo:,.1f}" if card.first_elbo is not None else ""
+    return [
+        ("model", f"{card.model}, {card.kind} inputs, {card.precision}"),
+        ("options", ", ".join(f"{name} = {value}" for name, value in card.options.items()) or "the model's own"),
+        ("inputs", counted(card.input_names)),
+        ("outputs", counted(card.output_names)),
+        ("training", f"{card.epochs} epochs, best of {card.starts} starts{elbo}, {card.seconds:.0f} s"),
+        ("file", f"format {card.format}, {card.num_bytes:,} bytes, seal intact"),
+        ("written with", ", ".join(f"{name} {version}" for name, version in card.versions.items())),
+    ]

@@ -1,0 +1,129 @@
+"""Cross-validation: every row held out once, gaps row by row, and a plain word when a line would do."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mogul.data import Dataset
+from mogul.errors import ConfigError, DataError, NumericalError
+from mogul.experiments import comparison
+from mogul.experiments.baselines import LeastSquares
+from mogul.experiments.comparison import LEAST_SQUARES, MEAN, Entry, Leaderboard, Training, compare, folds, holdout
+
+QUICK = Training(epochs=2)
+
+
+def data(num_rows: int = 40, slope: float = 3.0) -> Dataset:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (num_rows, 2))
+    return Dataset(x, slope * x @ [[1.0, 0.5], [0.0, 1.0]] + 0.1 * rng.standard_normal((num_rows, 2)))
+
+
+def entry(label: str, behind: float, error: float) -> Entry:
+    return Entry(label, -behind, 0.1, behind, error, 1.0, 1.0, {0.5: 0.5}, 0.0)
+
+
+def test_every_row_is_held_out_once():
+    splits = folds(11, 4, seed=1)
+    np.testing.assert_array_equal(np.sort(np.concatenate([test for _, test in splits])), np.arange(11))
+    for train, test in splits:
+        np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(11))
+    assert not np.array_equal(splits[0][1], folds(11, 4, seed=2)[0][1])
+
+
+@pytest.mark.parametrize("number", [1, 0, 12])
+def test_folds_must_have_rows(number):
+    with pytest.raises(ConfigError, match=f"at most the number of rows, 11; got {number}"):
+        folds(11, number, seed=0)
+
+
+def test_least_squares_scores_what_its_own_evaluation_says():
+    """In one split, standardised: LL in original units plus the log of the scales."""
+    rows = data()
+    ((train, test),) = holdout(40, seed=0)
+    board = compare(rows, [], [(train, test)], QUICK)
+    scores = LeastSquares.fit(rows.rows(train)).evaluate(rows.rows(test))
+    scale = rows.y[train].std(0)
+    assert board[LEAST_SQUARES].ll == pytest.approx(scores.ll + np.log(scale).sum())
+    assert board[LEAST_SQUARES].coverage == pytest.approx(scores.coverage)
+
+
+def test_gaps_are_between_the_same_rows_and_the_best_comes_first():
+    board = compare(data(), ["mogp"], folds(40, 3, seed=0), QUICK)
+    assert [each.label for each in board.entries] == sorted(
+        (each.label for each in board.entries), key=lambda label: -board[label].ll
+    )
+    assert {each.label for each in board.entries} == {"mogp", LEAST_SQUARES, MEAN}
+    best = board.entries[0]
+    assert (best.behind, best.behind_error) == (0, 0)
+    for each in board.entries:
+        assert each.behind == pytest.approx(best.ll - each.ll)
+        assert math.isfinite(each.behind_error)
+    assert board[MEAN].behind_error < math.hypot(board[MEAN].ll_error, best.ll_error)
+    assert board[MEAN].mrmse == pytest.approx(1.0, abs=0.2)
+
+
+def test_a_linear_truth_is_called_linear():
+    verdict = compare(data(), ["mogp"], folds(40, 3, seed=0), QUICK).verdict
+    assert "least squares" in verdict.lower()
+    assert "A line would do" in verdict
+
+
+def test_nothing_to_learn_is_called_that():
+    assert "Nothing here beats the mean" in compare(data(slope=0.0), [], folds(40, 4, seed=0), QUICK).verdict
+
+
+@pytest.mark.parametrize(
+    ("behind", "error", "says"),
+    [
+        (0.04, 0.01, "Least squares is as good as the best: it is 0.04 ± 0.01 nats per row behind mogp"),
+        (0.3, 0.31, "Least squares is as good as the best"),
+        (0.3, 0.29, "mogp is the best: least squares is 0.30 ± 0.29 nats per row behind"),
+        (0.06, 0.01, "mogp is the best"),
+    ],
+)
+def test_a_tie_is_within_a_twentieth_or_a_standard_error(behind, error, says):
+    board = Leaderboard([entry("mogp", 0.0, 0.0), entry(LEAST_SQUARES, behind, error), entry(MEAN, 2.0, 0.1)])
+    assert board.verdict.startswith(says)
+
+
+def test_least_squares_may_win():
+    board = Leaderboard([entry(LEAST_SQUARES, 0.0, 0.0), entry("mogp", 0.5, 0.1), entry(MEAN, 2.0, 0.1)])
+    assert board.verdict.startswith("Least squares is the best: mogp is 0.50 ± 0.10 nats per row behind")
+
+
+def test_a_model_that_breaks_down_does_not_take_the_others_with_it(monkeypatch: pytest.MonkeyPatch):
+    def fail(*arguments: object, **options: object) -> None:
+        raise NumericalError("broke down; here. Do this.")
+
+    monkeypatch.setattr(comparison, "fit", fail)
+    board = compare(data(), ["mogp"], folds(40, 2, seed=0), QUICK)
+    assert board.failures == {"mogp": "broke down; here. Do this."}
+    assert {each.label for each in board.entries} == {LEAST_SQUARES, MEAN}
+    assert board.to_json()["verdict"] == board.verdict
+
+
+def test_outputs_that_training_would_never_see_are_refused_before_any_training(monkeypatch: pytest.MonkeyPatch):
+    rows = data()
+    rows.y[1:, 0] = np.nan
+    monkeypatch.setattr(comparison, "fit", None)
+    with pytest.raises(DataError, match="'y0' has none among the"):
+        compare(rows, ["mogp"], folds(40, 2, seed=0), QUICK)
+
+
+def test_missing_outputs_are_left_out():
+    rows = data()
+    rows.y[::3, 1] = np.nan
+    rows.y[4] = np.nan  # a row without any
+    board = compare(rows, [], folds(40, 4, seed=0), QUICK)
+    assert all(math.isfinite(each.ll) and math.isfinite(each.mrmse) for each in board.entries)
+
+
+def test_a_budget_of_epochs_is_kept():
+    fitted = Training(epochs=3, seed=5, preset="paper").fit(data(), "mogp")
+    assert len(fitted.history.elbo) == 3
+    assert fitted.blueprint is not None
+    assert fitted.blueprint.config is not None
+    assert fitted.blueprint.config.seed == 5
+    assert not hasattr(fitted.model.mean, "weights"), "the paper has no plane"

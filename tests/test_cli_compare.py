@@ -1,0 +1,73 @@
+"""`mogul compare`: a leaderboard, a verdict, a page that stands alone."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mogul.errors import NumericalError
+from mogul.experiments import comparison
+from terminal import assert_refused, command
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Run `mogul compare` on a table of two inputs and an output that is linear in them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((30, 2))
+    table = pd.DataFrame(x, columns=["a", "b"]).assign(y=2 * x[:, 0] - x[:, 1] + 0.1 * rng.standard_normal(30))
+    table.rename(columns={"y": HOSTILE}).to_csv("t.csv", index=False)
+    call = command(monkeypatch, capsys, "compare", "t.csv", "--targets", HOSTILE)
+    return lambda *arguments: call("--models", "mogp", "--folds", "2", "--epochs", "1", *arguments)
+
+
+def test_least_squares_and_the_mean_are_always_there(run):
+    outcome = run("--html", "new/page.html")
+    assert outcome.code == 0
+    for part in ("mogp", "least squares", "mean", "LL", "behind", "MRMSE", "CRPS", "80%", "95%"):
+        assert part in outcome.out
+    assert "A line would do" in outcome.out
+    assert outcome.err.count("fold") == 2
+    page = Path("new/page.html").read_text(encoding="utf-8")
+    assert "A line would do" in page
+    assert HOSTILE not in page
+    assert "&lt;script&gt;" in page
+    assert not re.search(r"(src|href)=|@import|url\(", page), "a page of its own needs nothing from elsewhere"
+    assert [path.name for path in Path("new").iterdir()] == ["page.html"]
+
+
+def test_json_is_all_there_is(run):
+    content = json.loads(run("--json").out)
+    assert content["num_rows"] == 30
+    assert content["num_folds"] == 2
+    assert content["output_names"] == [HOSTILE]
+    entries = {each["label"]: each for each in content["entries"]}
+    assert entries.keys() == {"mogp", "least squares", "mean"}
+    assert entries["mean"]["ll"] < entries["least squares"]["ll"]
+    assert set(entries["mogp"]["coverage"]) == {"0.5", "0.8", "0.95"}
+
+
+def test_a_page_that_exists_is_replaced_only_by_force(run):
+    Path("page.html").write_text("mine")
+    assert_refused(run("--html", "page.html"), "must go into a new file", "page.html exists", "add --force")
+    assert Path("page.html").read_text() == "mine"
+    assert run("--html", "page.html", "--force").code == 0
+    assert Path("page.html").read_text() != "mine"
+
+
+def test_a_model_that_fails_is_named_with_the_reason(run, monkeypatch: pytest.MonkeyPatch):
+    def fail(*arguments: object, **options: object) -> None:
+        raise NumericalError("Training must stay finite; it did not. Lower learning_rate.")
+
+    monkeypatch.setattr(comparison, "fit", fail)
+    outcome = run("--html", "page.html")
+    assert outcome.code == 0
+    assert "mogp failed: Training must stay finite" in outcome.out
+    assert "mogp failed: Training must stay finite" in Path("page.html").read_text(encoding="utf-8")

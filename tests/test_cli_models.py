@@ -1,0 +1,265 @@
+"""`mogul fit`, `predict`, `evaluate`, `show`: from tables in every format to a model file and back."""
+
+import io
+import json
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.io import savemat
+
+import mogul
+from mogul.commands import fit as fit_command
+from mogul.errors import MogulWarning
+from mogul.experiments import comparison
+from mogul.storage import save
+from terminal import assert_refused, command
+
+INPUTS, OUTPUTS = ["angle", "load"], ["force", "torque"]
+QUICK = ("--epochs", "2", "--no-check")
+
+
+def rows(num_rows: int = 40, seed: int = 0) -> pd.DataFrame:
+    """Two inputs, a constant one, two outputs with gaps, and their names."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (num_rows, 2))
+    y = np.stack([np.sin(2 * x[:, 0]), x[:, 1] - x[:, 0]], axis=1) + 0.05 * rng.standard_normal((num_rows, 2))
+    table = pd.DataFrame(np.hstack([x, y]), columns=[*INPUTS, *OUTPUTS])
+    table.insert(1, "gravity", 9.81)
+    table.loc[::5, "torque"] = np.nan
+    return table
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a table in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    rows().to_csv("arm.csv", index=False)
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Run `mogul` with these arguments, as its installed script does."""
+    return command(monkeypatch, capsys)
+
+
+@pytest.fixture
+def model(run) -> str:
+    """A model of all columns of the table."""
+    assert run("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", *QUICK).code == 0
+    return "model.mogul"
+
+
+def test_a_fit_says_what_it_did_and_what_to_type_next(run, folder: Path):
+    outcome = run("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", "--out", "new/arm.mogul", *QUICK)
+    assert outcome.code == 0
+    for part in (
+        "40",
+        "3: angle, gravity, load",
+        "2: force, torque (10.0% missing)",
+        "mogp: 2 epochs, best of 5 starts",
+    ):
+        assert part in outcome.out
+    assert "mogul predict new/arm.mogul NEW.csv" in outcome.out
+    fitted = mogul.load("new/arm.mogul")
+    assert fitted.input_names == ["angle", "gravity", "load"]
+    assert fitted.output_names == OUTPUTS
+    assert [path.name for path in (folder / "new").iterdir()] == ["arm.mogul"]
+
+
+def test_a_few_rows_are_checked_against_least_squares(run):
+    outcome = run("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", "--epochs", "2", "--json")
+    content = json.loads(outcome.out)
+    assert content["check"]["held_out_rows"] == 8
+    assert {each["label"] for each in content["check"]["entries"]} == {"mogp", "least squares", "mean"}
+    assert content["check"]["verdict"]
+    assert "Saved model.mogul" in outcome.err
+
+
+def test_many_rows_are_checked_only_when_asked(run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fit_command, "CHECKED_ROWS", 39)
+    arguments = ("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", "--epochs", "1", "--json", "--force")
+    assert json.loads(run(*arguments).out)["check"] is None
+    assert json.loads(run(*arguments, "--check").out)["check"] is not None
+
+
+def test_a_check_that_nobody_asked_for_stops_nothing(run):
+    table = rows().assign(torque=np.nan)
+    table.loc[0, "torque"] = 1.0
+    table.to_csv("few.csv", index=False)
+    seed = next(seed for seed in range(99) if 0 in comparison.holdout(len(table), seed)[0][1])
+    arguments = ("fit", "few.csv", "--targets", "torque", "--model", "mogp", "--epochs", "1", "--seed", str(seed))
+    assert_refused(run(*arguments, "--check"), "Each output must have values in training", "'torque' has none")
+    assert not Path("model.mogul").exists()
+    assert run(*arguments).code == 0
+
+
+def test_the_same_seed_gives_the_same_file(run, model):
+    first = Path(model).read_bytes()
+    again = run("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", "--out", "again.mogul", *QUICK)
+    assert again.code == 0
+    stored, redone = mogul.load(model), mogul.load("again.mogul")
+    x = rows(5, seed=1)[["angle", "gravity", "load"]]
+    np.testing.assert_array_equal(stored.predict(x).mean, redone.predict(x).mean)
+    assert Path(model).read_bytes() == first
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "npz", "mat", "-"])
+def test_every_format_gives_the_same_model(run, model, suffix: str, monkeypatch: pytest.MonkeyPatch):
+    table = rows()
+    name = suffix if suffix == "-" else f"arm.{suffix}"
+    columns = {column: table[column].to_numpy() for column in table}
+    match suffix:
+        case "parquet":
+            table.to_parquet(name)
+        case "npz":
+            np.savez(name, **columns)
+        case "mat":
+            savemat(name, columns)
+        case _:
+            content = Path("arm.csv").read_bytes()
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    outcome = run("fit", name, "--targets", "force,torque", "--model", "mogp", "--out", "other.mogul", *QUICK)
+    assert outcome.code == 0
+    x = rows(5, seed=1)[["angle", "gravity", "load"]]
+    np.testing.assert_array_equal(mogul.load("other.mogul").predict(x).mean, mogul.load(model).predict(x).mean)
+
+
+def test_predictions_are_the_models_own(run, model):
+    rows(7, seed=1)[["load", "gravity", "angle"]].to_csv("new.csv", index=False)  # in another order, without outputs
+    outcome = run("predict", model, "new.csv", "--out", "deep/p.csv", "--quantiles", ".1,.9")
+    assert (outcome.code, outcome.out) == (0, "Predictions of 7 rows: deep/p.csv\n")
+    written = pd.read_csv("deep/p.csv")
+    assert list(written.columns) == [f"{name}{part}" for name in OUTPUTS for part in ("", "_std", "_q0.1", "_q0.9")]
+    prediction = mogul.load(model).predict(rows(7, seed=1), num_samples=250)
+    np.testing.assert_array_equal(written[OUTPUTS], prediction.mean)
+    np.testing.assert_array_equal(written[["force_std", "torque_std"]], prediction.std)
+    np.testing.assert_array_equal(written[["force_q0.1", "torque_q0.1"]], prediction.quantiles([0.1])[0])
+    assert (written["force_q0.1"] < written["force_q0.9"]).all()
+
+
+def test_predictions_are_printed_where_no_file_is_named(run, model, monkeypatch: pytest.MonkeyPatch):
+    content = rows(3, seed=1).to_csv(index=False).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    printed = pd.read_csv(io.StringIO(run("predict", model, "-").out))
+    assert list(printed.columns) == ["force", "force_std", "torque", "torque_std"]
+    rows(3, seed=1).to_csv("new.csv", index=False)
+    content = json.loads(run("predict", model, "new.csv", "--json", "--quantiles", "0.5").out)
+    np.testing.assert_allclose(content["force"]["mean"], printed["force"])
+    assert content["torque"]["quantiles"].keys() == {"0.5"}
+
+
+def test_columns_of_other_names_go_in_the_models_order(run, model):
+    table = rows(6, seed=1)
+    table.to_csv("new.csv", index=False)
+    renamed = dict(zip(table.columns, ["p", "q", "r", "s", "t"], strict=True))
+    table.rename(columns=renamed).to_csv("renamed.csv", index=False)
+    own = run("evaluate", model, "new.csv", "--json")
+    named = run("evaluate", model, "renamed.csv", "--inputs", "p,q,r", "--targets", "s,t", "--json")
+    assert json.loads(named.out)["scores"] == json.loads(own.out)["scores"]
+
+
+def test_an_evaluation_is_the_librarys(run, model):
+    rows(30, seed=1).to_csv("test.csv", index=False)
+    content = json.loads(run("evaluate", model, "test.csv", "--json").out)
+    table = rows(30, seed=1)
+    fitted = mogul.load(model)
+    data = mogul.Dataset(table[fitted.input_names], table[fitted.output_names])
+    scores = fitted.evaluate(data, standardised=True)
+    assert content["scores"]["ll"] == pytest.approx(scores.ll)
+    assert content["scores"]["crps"] == pytest.approx(scores.crps)
+    force, torque = content["outputs"]
+    residual = table["force"] - fitted.predict(data.x, num_samples=1250).mean[:, 0]
+    assert force["rmse"] == pytest.approx(np.sqrt(np.mean(residual**2)), rel=1e-3)
+    assert force["r2"] == pytest.approx(1 - np.sum(residual**2) / np.sum((table["force"] - table["force"].mean()) ** 2))
+    assert (force["num_known"], torque["num_known"]) == (30, 24)
+    outcome = run("evaluate", model, "test.csv")
+    for part in ("LL per row", "torque", "in 95% band", f"{scores.ll:.2f}"):
+        assert part in outcome.out
+
+
+def test_an_output_without_a_known_value_has_no_score(run, model):
+    rows(9, seed=1).assign(torque=np.nan).to_csv("test.csv", index=False)
+    content = json.loads(run("evaluate", model, "test.csv", "--json").out)
+    assert content["outputs"][1] == {"name": "torque", "num_known": 0, "rmse": None, "r2": None, "in_band": None}
+    assert run("evaluate", model, "test.csv").code == 0
+
+
+def test_a_model_file_is_shown_without_its_tensors(run, model, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("safetensors.torch.load", None)
+    outcome = run("show", model)
+    for part in ("mogp, observed inputs, float64", "3: angle, gravity, load", "2 epochs, best of 5 starts", "torch"):
+        assert part in outcome.out
+    content = json.loads(run("show", model, "--json").out)
+    assert content["output_names"] == OUTPUTS
+    assert content["epochs"] == 2
+    assert content["versions"]["mogul"] == mogul.__version__
+
+
+def test_latent_inputs_fill_in_what_is_missing(run):
+    arguments = ("--targets", "angle,load,force,torque", "--model", "mogp-lvm", "--out", "latent.mogul")
+    outcome = run("fit", "arm.csv", *arguments, "--epochs", "1")
+    assert outcome.code == 0
+    assert "latent" in outcome.out
+    fitted = mogul.load("latent.mogul")
+    save(replace(fitted, inference=replace(fitted.inference, steps=3)), "latent.mogul")  # enough for a test
+    rows(4, seed=1).to_csv("gaps.csv", index=False)
+    predicted = pd.read_csv(io.StringIO(run("predict", "latent.mogul", "gaps.csv").out))
+    assert predicted[["angle", "load", "force", "torque"]].notna().all(axis=None)
+    assert "Latent inputs were inferred" in run("evaluate", "latent.mogul", "gaps.csv").out
+    refused = run("predict", "latent.mogul", "gaps.csv", "--inputs", "angle")
+    assert_refused(refused, "--inputs must be left out", "got angle", "Give the outputs that are known")
+
+
+def test_what_exists_is_replaced_only_by_force(run, model):
+    before = Path(model).read_bytes()
+    arguments = ("fit", "arm.csv", "--targets", "force", "--inputs", "angle", "--model", "mogp", *QUICK)
+    assert_refused(run(*arguments), "must go into a new file", "model.mogul exists", "add --force")
+    assert Path(model).read_bytes() == before
+    assert run(*arguments, "--force").code == 0
+    assert mogul.load(model).output_names == ["force"]
+
+
+def test_names_that_would_clash_are_refused(run):
+    table = rows().rename(columns={"torque": "force_std"})
+    table.to_csv("clash.csv", index=False)
+    assert run("fit", "clash.csv", "--targets", "force,force_std", "--model", "mogp", *QUICK).code == 0
+    outcome = run("predict", "model.mogul", "clash.csv", "--out", "p.csv")
+    assert_refused(outcome, "must have different names", "'force_std'", "Use --json")
+    assert not Path("p.csv").exists()
+
+
+def test_our_warnings_are_lines_and_those_of_others_are_not(run, monkeypatch: pytest.MonkeyPatch):
+    fit = comparison.fit
+
+    def warn(*arguments: object, **options: object) -> object:
+        for _ in range(2):
+            warnings.warn("Inputs should vary; 'gravity' holds one value. Leave it out.", MogulWarning, stacklevel=1)
+            warnings.warn("of no interest here", UserWarning, stacklevel=1)
+        return fit(*arguments, **options)
+
+    monkeypatch.setattr(comparison, "fit", warn)
+    outcome = run("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", *QUICK)
+    assert outcome.code == 0
+    lines = outcome.err.splitlines()
+    assert lines.count("mogul: warning: Inputs should vary; 'gravity' holds one value. Leave it out.") == 1
+    assert "of no interest here" not in outcome.err
+    assert ".py:" not in outcome.err
+
+
+@pytest.mark.parametrize("name", ["models", "fit", "predict", "evaluate", "show", "compare"])
+def test_the_help_of_a_command_has_an_example(run, name):
+    outcome = run(name, "--help")
+    assert outcome.code == 0
+    assert f"Example: mogul {name}" in outcome.out
+
+
+def test_models_are_listed_for_machines_too(run):
+    assert "Neural SBGPRN" in run("models").out
+    assert [each["name"] for each in json.loads(run("models", "--json").out)] == list(mogul.models.FAMILIES)

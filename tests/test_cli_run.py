@@ -1,0 +1,144 @@
+"""How commands end: one line on standard error, an exit code that says whose turn it is, tracebacks on request."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import mogul.demo
+from mogul import cli
+from mogul.errors import ConfigError, FileError, NumericalError
+from terminal import Outcome, command
+
+HEAVY = {"torch", "gpytorch", "sklearn", "scipy", "pandas", "matplotlib", "numpy"}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Run `mogul` with these arguments, as its installed script does."""
+    monkeypatch.chdir(tmp_path)
+    return command(monkeypatch, capsys)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch):
+    """Let the demo fail with this error."""
+
+    def by(error: Exception) -> None:
+        def fail(*arguments: object) -> None:
+            raise error
+
+        monkeypatch.setattr(mogul.demo, "run_demo", fail)
+
+    return by
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(ConfigError("rule; value. Remedy."), 2), (FileError("rule; value. Remedy."), 2), (NumericalError("rule."), 1)],
+)
+def test_what_the_user_can_mend_is_told_from_what_went_wrong(run, failing, error, code):
+    failing(error)
+    assert run("demo") == Outcome(code, "", f"mogul: {error}\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (ZeroDivisionError("by zero"), "failed by ZeroDivisionError: by zero. Run it with --debug"),
+        (AssertionError(), "failed by AssertionError. Run it with --debug"),
+        (OSError(28, "No space left on device", "x.csv"), "x.csv: No space left on device. Check its path and room."),
+        (MemoryError(), "There must be room in memory"),
+        (RuntimeError("two\nlines"), "two\\nlines"),
+    ],
+)
+def test_any_other_error_is_one_line_too(run, failing, error, says):
+    failing(error)
+    outcome = run("demo")
+    assert outcome.code == 1
+    assert says in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [("--debug", "demo"), ("demo", "--debug")])
+def test_debug_shows_where_it_happened(run, failing, arguments):
+    failing(ZeroDivisionError("by zero"))
+    outcome = run(*arguments)
+    assert outcome.code == 1
+    assert "Traceback" in outcome.err
+    assert outcome.err.splitlines()[-1].startswith("mogul: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("fit",), "Missing argument 'DATA'. Try mogul fit --help."),
+        (("fit", "t.csv"), "Missing option '--targets'. Try mogul fit --help."),
+        (("fit", "t.csv", "--targts", "a"), "--targets"),
+        (("fit", "t.csv", "--targets", "a", "--epochs", "many"), "Invalid value for '--epochs'"),
+        (("fti",), "Did you mean 'fit'? Try mogul --help."),
+        (("show", "a", "b"), "Try mogul show --help."),
+    ],
+)
+def test_usage_is_explained_in_one_line(run, arguments, says):
+    outcome = run(*arguments)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert outcome.err.startswith("mogul: ")
+    assert outcome.err.count("\n") == 1
+    assert says in outcome.err
+
+
+def test_control_characters_do_not_reach_the_terminal(run):
+    outcome = run("fit", "a\x1b[31m.csv", "--targets", "b")
+    assert "\x1b" not in outcome.err
+    assert "\\x1b[31m.csv" in outcome.err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["models"], ["models", "--json"], ["fit", "--help"], ["compare"]])
+def test_what_needs_no_numbers_answers_without_heavy_packages(arguments):
+    code = (
+        "import sys\n"
+        "from mogul.cli import app\n"
+        f"try: app({arguments!r})\n"
+        "except SystemExit: pass\n"
+        f"print('loaded:', *sorted({HEAVY!r} & set(sys.modules)))"
+    )
+    environment = {**os.environ, "TERM": "dumb"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.splitlines()[-1] == "loaded:"
+
+
+def test_a_model_file_is_shown_without_torch(tmp_path):
+    data = mogul.Dataset([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
+    mogul.fit(data, "mogp", mogul.TrainingConfig(epochs=1, num_starts=1)).save(tmp_path / "m.mogul")
+    code = (
+        "import sys\n"
+        "from mogul.cli import app\n"
+        "try: app(['show', 'm.mogul', '--json'])\n"
+        "except SystemExit: pass\n"
+        "print('loaded:', *sorted({'torch', 'pandas', 'sklearn'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert '"model": "mogp"' in done.stdout
+    assert done.stdout.splitlines()[-1] == "loaded:"
+
+
+def test_models_are_completed_by_the_shell():
+    words = {"COMP_WORDS": "mogul fit --model n-m", "COMP_CWORD": "3", "_MOGUL_COMPLETE": "complete_bash"}
+    code = "import sys; sys.argv[0] = 'mogul'; from mogul.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **words}
+    )
+    assert done.stdout.split() == ["n-mogp", "n-mogp-lvm"]
+
+
+def test_every_command_is_there():
+    named = {command.name or command.callback.__name__ for command in cli.app.registered_commands}
+    named |= {
+        command.callback.__name__
+        for group in cli.app.registered_groups
+        for command in group.typer_instance.registered_commands
+    }
+    assert {"demo", "models", "fit", "predict", "evaluate", "compare", "show"} <= named
