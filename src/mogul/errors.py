@@ -33,6 +33,10 @@ class NumericalError(MogulError, ArithmeticError):
     """A computation left the range in which its result means something."""
 
 
+class UnsupportedError(MogulError, NotImplementedError):
+    """Something that another library may ask for, and this one does not do."""
+
+
 class MogulWarning(UserWarning):
     """Something was changed or looks wrong, and the result is still usable."""
 

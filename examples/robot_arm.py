@@ -1,0 +1,35 @@
+"""Torques of a simulated seven-joint arm: a linear model and two GPs, tested on motion that none of them has seen.
+
+python examples/robot_arm.py          needs pip install "mogul[robots]"
+"""
+
+import numpy as np
+from sklearn.linear_model import LinearRegression
+
+import mogul
+from mogul.data.simulated import rhythmic_arm
+
+
+def main(num_rows: int = 3185, epochs: int | None = None, num_inducing: int = 200) -> dict[str, float]:
+    """Segments of 637 samples; the last one is for testing. Errors are in standard deviations of each torque."""
+    data, segment = rhythmic_arm(num_rows, seed=0)
+    last = segment == segment.max()
+    train, test = data.rows(np.flatnonzero(~last)), data.rows(np.flatnonzero(last))
+    unit = train.y.std(axis=0)
+
+    plane = LinearRegression().fit(train.x, train.y)
+    errors = {"least squares": mogul.metrics.mrmse(plane.predict(test.x) / unit, test.y / unit)}
+    for name in ("mogp", "n-sbgprn"):
+        regressor = mogul.MultiOutputGPRegressor(name, num_inducing=num_inducing, epochs=epochs, num_starts=1)
+        regressor.fit(train.x, train.y)
+        mean, std = regressor.predict(test.x, return_std=True)
+        errors[name] = mogul.metrics.mrmse(mean / unit, test.y / unit)
+        inside = np.mean(np.abs(test.y - mean) < 1.28 * std)
+        print(f"{name}: {inside:.0%} of the torques are within 1.28 standard deviations (80 % would be calibrated)")
+    for name, error in errors.items():
+        print(f"{name:14s} MRMSE {error:.3f}")
+    return errors
+
+
+if __name__ == "__main__":
+    main()
