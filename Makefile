@@ -46,7 +46,7 @@ bench: $(VENV)/installed-dev
 	cd $(ROOT) && $(BIN)/python -m benchmarks
 
 docs: $(VENV)/installed-docs
-	cd $(ROOT) && $(BIN)/mkdocs build --strict
+	cd $(ROOT) && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) $(ROOT)site $(ROOT).mypy_cache $(ROOT).ruff_cache $(ROOT).pytest_cache $(ROOT).hypothesis
