@@ -16,14 +16,14 @@ def main(num_rows: int = 200, epochs: int | None = None, num_folds: int = 5) -> 
     X = rng.uniform(-2, 2, (num_rows, 3))
     weights = rng.standard_normal((3, 4))
     noise = 0.2 * rng.standard_normal((num_rows, 4))
-    tables = {"curved": np.sin(2 * X @ weights) + noise, "linear": X @ weights + noise}
+    tables = {"curved": np.sin(X @ weights) + noise, "linear": X @ weights + noise}
 
     folds = KFold(num_folds, shuffle=True, random_state=0)
     found = {}
     for kind, Y in tables.items():
         plane = cross_val_score(LinearRegression(), X, Y, cv=folds).mean()
         search = GridSearchCV(
-            mogul.MultiOutputGPRegressor(num_inducing=50, epochs=epochs, num_starts=1),
+            mogul.MultiOutputGPRegressor(num_inducing=30, epochs=epochs, batch_size=50, num_starts=1),
             {"model": ["mogp", "n-sbgprn"]},
             cv=folds,
         ).fit(X, Y)

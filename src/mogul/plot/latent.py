@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.collections import EllipseCollection
+from matplotlib.colors import LinearSegmentedColormap
 
 from mogul.arrays import Array
 from mogul.errors import ConfigError, ShapeError
@@ -15,6 +16,7 @@ from mogul.plot.subjects import column_of, fitted_latent_of
 from mogul.training.fitted import FittedLatent
 
 _GRID = 60
+_SHADES = LinearSegmentedColormap.from_list("shades", ["white", "0.55"])
 # How many labels get a colour each; with more, a legend is no help.
 _MOST_LABELS = len(COLOURS)
 
@@ -52,7 +54,7 @@ def latent_map(
         sizes = 2 * scale[rows]
         ellipses = EllipseCollection(
             sizes[:, first], sizes[:, second], np.zeros(len(rows)), units="xy", offsets=pairs[rows],
-            transOffset=ax.transData, facecolors=colour, alpha=0.15, lw=0,
+            transOffset=ax.transData, facecolors=colour, alpha=0.08, lw=0,
         )  # fmt: skip
         ax.add_collection(ellipses)
         ax.plot(*pairs[rows].T, "o", color=colour, ms=3.5, mec="white", mew=0.4, label=name)
@@ -110,6 +112,6 @@ def _shade(ax: Axes, fitted: FittedLatent, first: int, second: int, pairs: Float
     spread = np.sqrt(np.mean(np.square(std / fitted.scaling.outputs.scale), axis=1)).reshape(_GRID, _GRID)
     ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     return ax.imshow(
-        spread, extent=(low[0], high[0], low[1], high[1]), origin="lower", aspect="auto", cmap="Greys",
-        vmin=0.0, vmax=max(1.6 * float(spread.max()), 1e-9), interpolation="bilinear", zorder=0,
+        spread, extent=(low[0], high[0], low[1], high[1]), origin="lower", aspect="auto", cmap=_SHADES,
+        interpolation="bilinear", zorder=0,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from mogul.arrays import Array
 from mogul.data.checks import as_matrix, in_order
 from mogul.errors import ConfigError, ShapeError
-from mogul.plot.style import GREY, add_legend, axes_or_new, draw_band
+from mogul.plot.style import add_legend, axes_or_new, draw_band, draw_marks
 from mogul.plot.subjects import column_of, fitted_of
 from mogul.training.fitted import Fitted
 
@@ -23,8 +23,8 @@ def slice_through(
     X: Any = None,
     Y: Any = None,
     level: float = 0.8,
-    num_points: int = 200,
-    num_samples: int = 300,
+    num_points: int = 120,
+    num_samples: int = 1000,
     ax: Axes | None = None,
 ) -> Axes:
     """Mean and central interval of one output along one input, the others held still.
@@ -59,8 +59,7 @@ def slice_through(
     if seen is not None and Y is not None and seen.shape[1] == 1:
         ax.plot(seen[:, 0], _outputs(Y, len(seen))[:, target], ".", color="black", ms=4, alpha=0.6, label="data", lw=0)
     elif seen is not None:
-        ax.plot(seen[:, column], np.zeros(len(seen)), "|", color=GREY, ms=9, alpha=0.4, label="data: inputs",
-                transform=ax.get_xaxis_transform(), clip_on=False)  # fmt: skip
+        draw_marks(ax, seen[:, column], label="inputs of the data")
     ax.set_xlabel(fitted.input_names[column])
     ax.set_ylabel(fitted.output_names[target])
     ax.margins(x=0)

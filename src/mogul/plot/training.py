@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
-from mogul.plot.style import BLUE, FAINT, GREY, add_legend, axes_or_new
+from mogul.plot.style import BLUE, FAINT, add_legend, axes_or_new, draw_marks
 from mogul.plot.subjects import fitted_of
 
 
@@ -29,11 +30,11 @@ def learning_curve(model: Any, *, ax: Axes | None = None) -> Axes:
     ax.plot(epochs, elbo, color=BLUE, lw=1.8, label="best start" if len(others) else "training")
     changes = epochs[1:][np.diff(chosen["learning_rate"].to_numpy()) < 0]
     if len(changes):
-        ax.plot(changes, np.zeros(len(changes)), "|", color=GREY, ms=9, label="learning rate lowered",
-                transform=ax.get_xaxis_transform(), clip_on=False)  # fmt: skip
+        draw_marks(ax, changes, label="learning rate lowered")
     late = elbo[len(elbo) // 10 :]
     spread = max(late.max() - late.min(), 1e-9)
     ax.set_ylim(late.min() - 0.05 * spread, elbo.max() + 0.05 * spread)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("epoch")
     ax.set_ylabel("ELBO, whole data set")
     add_legend(ax, loc="lower right")
