@@ -7,13 +7,14 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint $(ROOT)constraints.txt
 INPUTS := $(ROOT)pyproject.toml $(ROOT)constraints.txt
 
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test check format bench docs clean
 help:
 	@echo "make demo    fit the paper's synthetic experiment: a table and a figure"
 	@echo "make test    run all tests, with line and branch coverage"
 	@echo "make check   formatting, lint, strict types"
 	@echo "make format  mend formatting and what lint can mend by itself"
 	@echo "make bench   side-by-side timings"
+	@echo "make docs    the documentation as a site, in site/; warnings are errors"
 
 $(VENV)/installed-runtime: $(INPUTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -22,6 +23,10 @@ $(VENV)/installed-runtime: $(INPUTS)
 
 $(VENV)/installed-dev: $(VENV)/installed-runtime
 	$(INSTALL) --editable "$(ROOT)[dev]"
+	touch $@
+
+$(VENV)/installed-docs: $(VENV)/installed-runtime
+	$(INSTALL) --editable "$(ROOT)[docs]"
 	touch $@
 
 demo: $(VENV)/installed-runtime
@@ -40,5 +45,8 @@ format: $(VENV)/installed-dev
 bench: $(VENV)/installed-dev
 	cd $(ROOT) && $(BIN)/python -m benchmarks
 
+docs: $(VENV)/installed-docs
+	cd $(ROOT) && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) $(ROOT).mypy_cache $(ROOT).ruff_cache $(ROOT).pytest_cache $(ROOT).hypothesis
+	rm -rf $(VENV) $(ROOT)site $(ROOT).mypy_cache $(ROOT).ruff_cache $(ROOT).pytest_cache $(ROOT).hypothesis

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mogul import metrics, models, nonlinearities
+    from mogul import metrics, models, nonlinearities, plot
     from mogul.data import Dataset
     from mogul.errors import MogulError, MogulWarning
     from mogul.estimators import MultiOutputGPLVM, MultiOutputGPRegressor
@@ -35,6 +35,7 @@ __all__ = [
     "metrics",
     "models",
     "nonlinearities",
+    "plot",
     "save",
 ]
 
@@ -55,7 +56,7 @@ _HOMES = {
     "load": "mogul.storage",
     "save": "mogul.storage",
 }
-_ROOMS = {"metrics", "models", "nonlinearities"}
+_ROOMS = {"metrics", "models", "nonlinearities", "plot"}
 
 
 def __getattr__(name: str) -> Any:

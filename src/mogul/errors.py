@@ -37,6 +37,10 @@ class FitError(NumericalError):
     """Training broke down, and smaller steps from its last good state did not mend it."""
 
 
+class UnsupportedError(MogulError, NotImplementedError):
+    """Something that another library may ask for, and this one does not do."""
+
+
 class MogulWarning(UserWarning):
     """Something was changed or looks wrong, and the result is still usable."""
 

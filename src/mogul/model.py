@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from mogul.heads import Head
 from mogul.inputs import Inputs
 from mogul.marginals import Marginals
+from mogul.normals import FreshNormals, Normals
 from mogul.output_mean import OutputMean, ZeroMean
 from mogul.priors import IndependentGPs, Prior
 
@@ -59,12 +60,16 @@ class Model(nn.Module):
         return self.mean.scale.square() * self.head.noise.var
 
     def sample_joint(
-        self, x: Float[Tensor, "N D"], num_samples: int, generator: torch.Generator
-    ) -> Float[Tensor, "S N P"]:
+        self, x: Float[Tensor, "*B N D"], num_samples: int, generator: torch.Generator
+    ) -> Float[Tensor, "S *B N P"]:
         """Draws of the whole signal over all the points: one function, one b and one M for each."""
-        f = self.prior.sample_joint(x, num_samples, generator)
-        h = self.head.features.sample(f, generator, joint=True)
-        return self.mean.forward(x) + self.mean.scale * self.head.mixing.sample_joint(h, x, generator)
+        return self.functions(x, FreshNormals(x, num_samples, generator))
+
+    def functions(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "S *B N P"]:
+        """The draws that these numbers stand for: differentiable in x, and the same for the same numbers."""
+        f = self.prior.sample_joint(x, normals)
+        h = self.head.features.sample_joint(f, normals)
+        return self.mean.forward(x) + self.mean.scale * self.head.mixing.sample_joint(h, x, normals)
 
     def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
         """How many numbers a prediction with so many draws holds for each row while it is made."""

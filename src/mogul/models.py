@@ -6,6 +6,7 @@ from copy import deepcopy
 from inspect import signature
 
 import torch
+from gpytorch.kernels import Kernel
 from jaxtyping import Float
 from torch import Tensor
 
@@ -106,6 +107,7 @@ def build(
     correlated_mixing: bool = False,
     solver: Solver | None = None,
     latent_mean: MeanName | None = None,
+    kernel: Kernel | None = None,
     output_mean: OutputMean | None = None,
 ) -> Model:
     """The model of this name at a random start, in the precision of x; sizes are the paper's unless given.
@@ -129,6 +131,9 @@ def build(
         correlated_mixing: whether q(M) has a full covariance for each output, not the paper's diagonal one.
         solver: how K_zz^{-1/2} is applied; Cholesky by default.
         latent_mean: mean functions of the latent GPs; the paper's choice for each model by default.
+        kernel: any GPyTorch kernel on standardised inputs, with its priors and constraints, in place of the RBF of the
+            latent GPs: of batch shape (L,), or () to share one among them. Further layers of a deep model, and gprn's
+            mixing GPs, keep their own.
         output_mean: what the head is added to; nothing by default.
     """
     parsed = Name.parse(name)
@@ -166,6 +171,7 @@ def build(
         correlated_mixing=correlated_mixing,
         solver=solver,
         latent_mean=latent_mean,
+        given_kernel=kernel,
         generator=generator,
     )
     model = COMPOSITIONS[parsed.family](plan)

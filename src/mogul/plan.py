@@ -29,6 +29,7 @@ from mogul.priors import (
     Solver,
     kmeans,
     mean_by_name,
+    own_kernel,
     randomise,
     rbf,
 )
@@ -53,6 +54,7 @@ class Plan:
     correlated_mixing: bool
     solver: Solver | None
     latent_mean: MeanName | None
+    given_kernel: Kernel | None
     generator: torch.Generator
 
     def inputs(self) -> Inputs:
@@ -61,7 +63,15 @@ class Plan:
 
     def kernel(self, num_latents: int | None) -> Kernel:
         """An RBF on the inputs, deep if wished; one lengthscale per input, or one for all latent inputs."""
-        kernel = rbf(self.x.shape[1], num_latents, ard=not self.latent)
+        return self._warped(rbf(self.x.shape[1], num_latents, ard=not self.latent))
+
+    def latent_kernel(self, num_latents: int) -> Kernel:
+        """Of the GPs on the inputs: a copy of the one given, for each start its own; else an RBF."""
+        if self.given_kernel is None:
+            return self.kernel(num_latents)
+        return self._warped(own_kernel(self.given_kernel, self.x))
+
+    def _warped(self, kernel: Kernel) -> Kernel:
         return DeepKernel(kernel, self.x.shape[1], self.generator) if self.deep_kernel else kernel
 
     def gps(self, mean: MeanName, white_noise: float | None = None) -> IndependentGPs:
@@ -72,7 +82,7 @@ class Plan:
         self, num_latents: int, num_inducing: int, mean: MeanName, white_noise: float | None = None
     ) -> IndependentGPs:
         points = kmeans(self.x, num_inducing, self.generator)
-        kernel = self.kernel(num_latents)
+        kernel = self.latent_kernel(num_latents)
         start = mean_by_name(mean, self.x, num_latents)
         gps = IndependentGPs(kernel, points, num_latents, mean=start, white_noise=white_noise, solver=self.solver)
         return randomise(gps, self.generator, spread=0.1, scale=0.1)

@@ -7,6 +7,7 @@ from mogul.errors import ConfigError
 from mogul.heads import Features, Identity, Neural
 from mogul.marginals import FeatureMoments, Marginals
 from mogul.nonlinearities import Quadrature, by_name, names
+from mogul.normals import FreshNormals
 
 NUM_POINTS, NUM_LATENTS, NUM_HIDDEN = 2, 2, 3
 NUM_CHUNKS, CHUNK = 100, 10_000
@@ -67,12 +68,16 @@ def test_neural_moments_equal_brute_force_sampling(sigma, generator):
         assert_monte_carlo_agrees(draw, units.moments(q))
 
 
+def sample(units, f, generator, *, joint):
+    return units.sample_joint(f, FreshNormals(f[0], len(f), generator)) if joint else units.sample(f, generator)
+
+
 @pytest.mark.parametrize("joint", [False, True])
 def test_samples_of_neural_features_have_their_moments(joint, generator):
     units, q = make_units(), make_q()
     with torch.no_grad():
         assert_monte_carlo_agrees(
-            lambda: units.sample(q.sample(CHUNK, generator), generator, joint=joint), units.moments(q)
+            lambda: sample(units, q.sample(CHUNK, generator), generator, joint=joint), units.moments(q)
         )
 
 
@@ -102,7 +107,7 @@ def test_neural_units_with_a_linear_nonlinearity_are_normal():
 
 def test_a_joint_sample_shares_one_bias_among_points(generator):
     f = normal(50, 1, NUM_LATENTS, seed=4).expand(50, 6, NUM_LATENTS)
-    h = make_units().sample(f, generator, joint=True)
+    h = sample(make_units(), f, generator, joint=True)
     assert torch.equal(h, h[:, :1].expand_as(h))
 
 
@@ -114,7 +119,7 @@ def test_other_samples_have_a_bias_for_each_point(generator):
 
 @pytest.mark.parametrize("joint", [False, True])
 def test_each_draw_has_its_own_bias(joint, generator):
-    h = make_units().sample(torch.zeros(20, 3, NUM_LATENTS, dtype=torch.float64), generator, joint=joint)
+    h = sample(make_units(), torch.zeros(20, 3, NUM_LATENTS, dtype=torch.float64), generator, joint=joint)
     assert (h[1:] != h[:-1]).all()
 
 

@@ -6,6 +6,7 @@ import torch
 from mogul.errors import ConfigError
 from mogul.heads import BayesianMixing, Mixing
 from mogul.marginals import FeatureMoments
+from mogul.normals import FreshNormals
 from mogul.pairs import take_apart
 
 NUM_POINTS, NUM_FEATURES, NUM_OUTPUTS = 2, 3, 2
@@ -108,7 +109,7 @@ def test_given_features_equal_moments_without_spread(mixing):
 def test_joint_samples_have_the_moments_given_the_features(mixing, generator):
     h = normal(NUM_POINTS, NUM_FEATURES, seed=4)
     with torch.no_grad():
-        draws = mixing.sample_joint(h.expand(200_000, *h.shape), NO_INPUTS, generator)
+        draws = mixing.sample_joint(h.expand(200_000, *h.shape), NO_INPUTS, FreshNormals(h, 200_000, generator))
         q = mixing.given(h, NO_INPUTS, DRAWS)
         assert_has_marginals(draws, q)
         centered = draws - q.mean
@@ -118,13 +119,13 @@ def test_joint_samples_have_the_moments_given_the_features(mixing, generator):
 
 def test_joint_samples_share_one_matrix_among_points(mixing, generator):
     h = normal(6, 1, NUM_FEATURES, seed=4)
-    draws = mixing.sample_joint(torch.cat([h, -2 * h], dim=1), NO_INPUTS, generator)
+    draws = mixing.sample_joint(torch.cat([h, -2 * h], dim=1), NO_INPUTS, FreshNormals(h[0], 6, generator))
     torch.testing.assert_close(draws[:, 1], -2 * draws[:, 0])
 
 
 def test_each_joint_draw_has_its_own_matrix(mixing, generator):
     h = normal(1, NUM_POINTS, NUM_FEATURES, seed=4).expand(6, -1, -1)
-    draws = mixing.sample_joint(h, NO_INPUTS, generator)
+    draws = mixing.sample_joint(h, NO_INPUTS, FreshNormals(h[0], 6, generator))
     assert (draws[1:] != draws[:-1]).all()
 
 

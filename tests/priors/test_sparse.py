@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from mogul.errors import ConfigError, MogulWarning, ShapeError
+from mogul.normals import FreshNormals
 from mogul.priors import Cholesky, IndependentGPs, Prior, randomise, rbf
 
 NUM_LATENTS, NUM_INDUCING, NUM_INPUTS = 3, 5, 2
@@ -206,7 +207,7 @@ def test_only_the_lower_triangle_of_the_root_counts():
 def test_joint_samples_have_the_joint_moments(generator):
     prior, x = make_prior(), normal(4, NUM_INPUTS, seed=4)
     num_draws = 200_000
-    draws = prior.sample_joint(x, num_draws, generator)
+    draws = prior.sample_joint(x, FreshNormals(x, num_draws, generator))
     assert draws.shape == (num_draws, 4, NUM_LATENTS)
     mean, cov = prior.joint(x)
     centered = draws - mean.T
@@ -224,7 +225,8 @@ def assert_within_standard_errors(draws, expected):
 
 def test_joint_samples_at_one_point_are_the_same(generator):
     prior = make_prior()
-    draws = prior.sample_joint(normal(1, NUM_INPUTS, seed=4).expand(2, NUM_INPUTS), 100, generator)
+    x = normal(1, NUM_INPUTS, seed=4).expand(2, NUM_INPUTS)
+    draws = prior.sample_joint(x, FreshNormals(x, 100, generator))
     torch.testing.assert_close(draws[:, 0], draws[:, 1], rtol=0, atol=1e-3)
     assert draws[:, 0].std(0).min() > 0.1
 
@@ -235,7 +237,8 @@ def test_joint_samples_on_a_fine_grid_do_not_blame_the_inducing_points(generator
     randomise(prior, generator, spread=1.0, scale=0.1)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        prior.sample_joint(torch.linspace(-2, 2, 100)[:, None], 2, generator)
+        x = torch.linspace(-2, 2, 100)[:, None]
+        prior.sample_joint(x, FreshNormals(x, 2, generator))
     assert not any("inducing points" in str(warning.message) for warning in caught)
 
 

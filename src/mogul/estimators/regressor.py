@@ -1,12 +1,14 @@
 """Many outputs from inputs, as a scikit-learn regressor."""
 
+from importlib.util import find_spec
 from os import PathLike
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted
 
 from mogul.arrays import Array
 from mogul.errors import ConfigError, ShapeError, unknown_name
@@ -17,6 +19,9 @@ from mogul.prediction import Prediction
 from mogul.training.config import Precision, TrainingConfig
 from mogul.training.fit import MeanChoice, fit
 from mogul.training.more import train_more
+
+if TYPE_CHECKING:
+    import mogul.surrogate
 
 Container = Literal["default", "pandas", "polars"]
 
@@ -246,6 +251,17 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         """∂mean/∂x at each row, in units of an output over units of an input."""
         slopes = self._quick.jacobian(self._matrix(X, reset=False))
         return slopes[:, 0] if self._single else slopes
+
+    def to_botorch(self) -> "mogul.surrogate.Surrogate":
+        """A BoTorch model for acquisition functions, in the units of training: a frozen copy of what is fitted now."""
+        check_is_fitted(self)
+        if find_spec("botorch") is None:
+            raise ConfigError(
+                'to_botorch needs the package botorch; it is not installed. Run pip install "mogul[botorch]".'
+            )
+        from mogul.surrogate import Surrogate
+
+        return Surrogate.of(self.fitted_, seed=self._seed)
 
     def set_output(self, *, transform: Container | None = None) -> "MultiOutputGPRegressor":
         """Choose the container of predictions: "pandas", "polars", or "default", a frame where y was one."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from mogul.errors import require_positive
 from mogul.marginals import FeatureMoments, Marginals, normal_kl, normal_log_density, standard_normal
 from mogul.nonlinearities import Nonlinearity
+from mogul.normals import Normals
 from mogul.pairs import selectors
 from mogul.posteriors import DiagonalNormal, NormalPosterior, PosteriorName
 
@@ -19,10 +20,12 @@ class Features(Protocol):
 
     num_features: int
 
-    def sample(
-        self, f: Float[Tensor, "S N L"], generator: torch.Generator, *, joint: bool = False
-    ) -> Float[Tensor, "S N H"]:
-        """Features of given latents, one draw of the rest for each point, or for all of them (`joint`)."""
+    def sample(self, f: Float[Tensor, "S N L"], generator: torch.Generator) -> Float[Tensor, "S N H"]:
+        """Features of given latents, one draw of the rest for each point."""
+        ...
+
+    def sample_joint(self, f: Float[Tensor, "S *B N L"], normals: Normals) -> Float[Tensor, "S *B N H"]:
+        """Features of given latents, one draw of the rest for all points of a draw of them."""
         ...
 
     def moments(self, q: Marginals) -> FeatureMoments:
@@ -46,9 +49,11 @@ class Identity(nn.Module):
         require_positive(num_latents=num_latents)
         self.num_features = num_latents
 
-    def sample(
-        self, f: Float[Tensor, "S N L"], generator: torch.Generator, *, joint: bool = False
-    ) -> Float[Tensor, "S N L"]:
+    def sample(self, f: Float[Tensor, "S N L"], generator: torch.Generator) -> Float[Tensor, "S N L"]:
+        """The latents themselves."""
+        return f
+
+    def sample_joint(self, f: Float[Tensor, "S *B N L"], normals: Normals) -> Float[Tensor, "S *B N L"]:
         """The latents themselves."""
         return f
 
@@ -99,14 +104,17 @@ class Neural(nn.Module):
         self.bias_mean = nn.Parameter(torch.randn(num_hidden, generator=generator))
         self.bias_log_scale = nn.Parameter(torch.full((num_hidden,), -2.0))
 
-    def sample(
-        self, f: Float[Tensor, "S N L"], generator: torch.Generator, *, joint: bool = False
-    ) -> Float[Tensor, "S N H"]:
-        """σ(M̃f + b) with b ~ q(b): the points of a joint draw share one b, others have one each."""
-        activation = f @ self.hidden_weights.T
-        num_draws, num_points, num_hidden = activation.shape
-        noise = standard_normal((num_draws, 1 if joint else num_points, num_hidden), generator, like=activation)
-        return self.nonlinearity(activation + self.bias_mean + torch.exp(self.bias_log_scale) * noise)
+    def sample(self, f: Float[Tensor, "S N L"], generator: torch.Generator) -> Float[Tensor, "S N H"]:
+        """σ(M̃f + b) with a b ~ q(b) for each point."""
+        return self._units(f, standard_normal((*f.shape[:-1], self.num_features), generator, like=f))
+
+    def sample_joint(self, f: Float[Tensor, "S *B N L"], normals: Normals) -> Float[Tensor, "S *B N H"]:
+        """σ(M̃f + b) with one b ~ q(b) for all points of a draw."""
+        return self._units(f, normals.shared(self.num_features))
+
+    def _units(self, f: Float[Tensor, "S *B N L"], noise: Float[Tensor, "S *B _ H"]) -> Float[Tensor, "S *B N H"]:
+        bias = self.bias_mean + torch.exp(self.bias_log_scale) * noise
+        return self.nonlinearity(f @ self.hidden_weights.T + bias)
 
     def moments(self, q: Marginals) -> FeatureMoments:
         """Closed-form: M̃F + b is Normal, with covariance M̃ diag(v) M̃ᵀ + diag(Var b)."""

@@ -30,16 +30,9 @@ class Head(nn.Module):
         self.mixing = mixing
         self.noise = noise
 
-    def given_f(
-        self,
-        f: Float[Tensor, "S N L"],
-        x: Float[Tensor, "*T N D"],
-        generator: torch.Generator,
-        *,
-        joint: bool = False,
-    ) -> Marginals:
+    def given_f(self, f: Float[Tensor, "S N L"], x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
         """Moments given latents, with M integrated out: exactly Normal, since q(M) is."""
-        return self.mixing.given(self.features.sample(f, generator, joint=joint), x, generator)
+        return self.mixing.given(self.features.sample(f, generator), x, generator)
 
     def moments(self, q: Marginals, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
         """Moments with F integrated out too, in closed form."""

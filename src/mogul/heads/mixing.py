@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mogul.errors import require_positive
-from mogul.marginals import FeatureMoments, Marginals, normal_kl, standard_normal
+from mogul.marginals import FeatureMoments, Marginals, normal_kl
+from mogul.normals import Normals
 from mogul.pairs import selectors, take_apart
 from mogul.posteriors import DiagonalNormal, FullNormal, NormalPosterior, PosteriorName, full_normal_kl
 
@@ -29,8 +30,8 @@ class Mixing(Protocol):
         ...
 
     def sample_joint(
-        self, h: Float[Tensor, "S N H"], x: Float[Tensor, "*T N D"], generator: torch.Generator
-    ) -> Float[Tensor, "S N P"]:
+        self, h: Float[Tensor, "S *B N H"], x: Float[Tensor, "*T N D"], normals: Normals
+    ) -> Float[Tensor, "S *B N P"]:
         """M h with one draw of M for all the points of a draw of h."""
         ...
 
@@ -79,11 +80,10 @@ class BayesianMixing(nn.Module):
         )  # and the rest
 
     def sample_joint(
-        self, h: Float[Tensor, "S N H"], x: Float[Tensor, "*T N D"], generator: torch.Generator
-    ) -> Float[Tensor, "S N P"]:
+        self, h: Float[Tensor, "S *B N H"], x: Float[Tensor, "*T N D"], normals: Normals
+    ) -> Float[Tensor, "S *B N P"]:
         """M h with one draw of M for all the points of a draw of h."""
-        noise = standard_normal((len(h), *self.mean.shape), generator, like=h)
-        drawn = self.mean + torch.exp(self.log_scale) * noise
+        drawn = self.mean + torch.exp(self.log_scale) * self._noise(normals)
         return h @ drawn.transpose(-1, -2)
 
     def posteriors(self) -> dict[PosteriorName, NormalPosterior]:
@@ -97,6 +97,9 @@ class BayesianMixing(nn.Module):
     def log_prior(self) -> Float[Tensor, ""]:
         """Nothing estimated here."""
         return self.mean.new_zeros(())
+
+    def _noise(self, normals: Normals) -> Float[Tensor, "S *B P H"]:
+        return normals.shared(self.mean.numel()).squeeze(-2).unflatten(-1, self.mean.shape)
 
     def _var(self) -> Float[Tensor, "P H"]:
         return torch.exp(2 * self.log_scale)
@@ -141,11 +144,10 @@ class CorrelatedMixing(BayesianMixing):
         return Marginals(mean, var)
 
     def sample_joint(
-        self, h: Float[Tensor, "S N H"], x: Float[Tensor, "*T N D"], generator: torch.Generator
-    ) -> Float[Tensor, "S N P"]:
+        self, h: Float[Tensor, "S *B N H"], x: Float[Tensor, "*T N D"], normals: Normals
+    ) -> Float[Tensor, "S *B N P"]:
         """M h with one draw of M for all the points of a draw of h."""
-        noise = standard_normal((len(h), *self.mean.shape), generator, like=h)
-        drawn = self.mean + (self.root.tril() @ noise.unsqueeze(-1)).squeeze(-1)
+        drawn = self.mean + (self.root.tril() @ self._noise(normals).unsqueeze(-1)).squeeze(-1)
         return h @ drawn.transpose(-1, -2)
 
     def posteriors(self) -> dict[PosteriorName, NormalPosterior]:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from mogul.errors import ShapeError, require_positive
 from mogul.marginals import FeatureMoments, Marginals
 from mogul.nets import TanhNet
+from mogul.normals import Normals
 from mogul.priors import IndependentGPs
 
 Matrix = Float[Tensor, "*T N P H"]
@@ -90,10 +91,10 @@ class NetMixing(VaryingMixing):
         return self._matrices(self.net.forward(x, generator)), None
 
     def sample_joint(
-        self, h: Float[Tensor, "S N H"], x: Float[Tensor, "*T N D"], generator: torch.Generator
-    ) -> Float[Tensor, "S N P"]:
-        """M(x) h: there is nothing to draw."""
-        return _apply(self.entries(x, generator)[0], h)
+        self, h: Float[Tensor, "S *B N H"], x: Float[Tensor, "*T N D"], normals: Normals
+    ) -> Float[Tensor, "S *B N P"]:
+        """M(x) h: there is nothing to draw, nor to drop."""
+        return _apply(self._matrices(self.net.forward(x)), h)
 
     def kl(self) -> Float[Tensor, ""]:
         """Nothing latent here."""
@@ -135,11 +136,10 @@ class GPMixing(VaryingMixing):
         return self._matrices(q.mean), self._matrices(q.var)
 
     def sample_joint(
-        self, h: Float[Tensor, "S N H"], x: Float[Tensor, "N D"], generator: torch.Generator
-    ) -> Float[Tensor, "S N P"]:
+        self, h: Float[Tensor, "S *B N H"], x: Float[Tensor, "*B N D"], normals: Normals
+    ) -> Float[Tensor, "S *B N P"]:
         """M(x) h with one draw of the matrix-valued function for each draw of h."""
-        drawn = self.gps.sample_joint(x, len(h), generator)
-        return _apply(self._matrices(drawn), h)
+        return _apply(self._matrices(self.gps.sample_joint(x, normals)), h)
 
     def kl(self) -> Float[Tensor, ""]:
         """KL of the mixing GPs."""

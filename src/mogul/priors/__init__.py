@@ -2,7 +2,7 @@
 
 from mogul.priors.deep import DeepGPs
 from mogul.priors.inducing import kmeans
-from mogul.priors.kernels import DeepKernel, rbf
+from mogul.priors.kernels import DeepKernel, own_kernel, rbf
 from mogul.priors.means import ConstantMean, LinearMean, Mean, MeanName, mean_by_name, principal_directions
 from mogul.priors.solvers import CIQ, Cholesky, Solver, with_more_jitter
 from mogul.priors.sparse import IndependentGPs, Prior, randomise
@@ -21,6 +21,7 @@ __all__ = [
     "Solver",
     "kmeans",
     "mean_by_name",
+    "own_kernel",
     "principal_directions",
     "randomise",
     "rbf",

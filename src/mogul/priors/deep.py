@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from mogul.errors import ConfigError
 from mogul.marginals import Marginals
+from mogul.normals import Normals
 from mogul.priors.sparse import IndependentGPs
 
 
@@ -40,14 +41,12 @@ class DeepGPs(nn.Module):
             x = layer.forward(x, num_samples, generator).sample(num_samples, generator)
         return last.forward(x, num_samples, generator)
 
-    def sample_joint(
-        self, x: Float[Tensor, "N D"], num_samples: int, generator: torch.Generator
-    ) -> Float[Tensor, "S N L"]:
+    def sample_joint(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "S *B N L"]:
         """Draws of whole functions, layer by layer."""
         first, *others = self._gps()
-        draws = first.sample_joint(x, num_samples, generator)
+        draws = first.sample_joint(x, normals)
         for layer in others:
-            draws = layer.sample_joint(draws, num_samples, generator)
+            draws = layer.sample_joint(draws, normals)
         return draws
 
     def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:

@@ -1,5 +1,6 @@
 """Kernels: any of GPyTorch's; the paper's by default."""
 
+from copy import deepcopy
 from typing import Any
 
 import gpytorch
@@ -7,6 +8,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from mogul.errors import ConfigError
 from mogul.nets import TanhNet
 from mogul.priors.fused import scaled_rbf
 
@@ -35,6 +37,25 @@ def _positive() -> gpytorch.constraints.Positive:
     With GPyTorch's own softplus, lengthscales far above one move so slowly that they decide when training ends.
     """
     return gpytorch.constraints.Positive(transform=torch.exp, inv_transform=torch.log)
+
+
+def own_kernel(kernel: object, x: Tensor) -> Kernel:
+    """A copy of a kernel of GPyTorch's, in the precision of x, once it is clear that it takes such inputs.
+
+    >>> own_kernel(gpytorch.kernels.MaternKernel(), torch.zeros(5, 3).double()).lengthscale.dtype
+    torch.float64
+    """
+    if not isinstance(kernel, Kernel):
+        raise ConfigError(f"kernel must be a gpytorch.kernels.Kernel; got {kernel!r}. Build one, or leave it out.")
+    copy: Kernel = deepcopy(kernel).to(x)
+    try:
+        copy(x[:1]).to_dense()
+    except (RuntimeError, IndexError) as error:
+        raise ConfigError(
+            f"kernel must take inputs of {x.shape[1]} columns; {type(kernel).__name__} does not: {error} "
+            "Look at its ard_num_dims and active_dims."
+        ) from error
+    return copy
 
 
 class ScaledRBF(gpytorch.kernels.ScaleKernel):  # type: ignore[misc]  # GPyTorch has no types

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from mogul.errors import ShapeError, require_positive
 from mogul.marginals import Marginals, standard_normal
+from mogul.normals import Normals
 from mogul.posteriors import FullNormal, NormalPosterior, PosteriorName, full_normal_kl
 from mogul.priors.means import Mean, MeanName, mean_by_name
 from mogul.priors.solvers import Cholesky, Posterior, Solver
@@ -29,9 +30,7 @@ class Prior(Protocol):
         """Marginals of q(F) at x: closed-form, or given `num_samples` draws of inner layers (a leading axis)."""
         ...
 
-    def sample_joint(
-        self, x: Float[Tensor, "N D"], num_samples: int, generator: torch.Generator
-    ) -> Float[Tensor, "S N L"]:
+    def sample_joint(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "S *B N L"]:
         """Draws of whole functions at x, correlated over points."""
         ...
 
@@ -121,16 +120,18 @@ class IndependentGPs(nn.Module):
         shape = (*lead, self.num_latents, num_points)
         return mean.reshape(shape), cov.expand(*mean.shape, num_points).reshape(*shape, num_points)
 
-    def sample_joint(
-        self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator
-    ) -> Float[Tensor, "S N L"]:
+    def sample_joint(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "S *C N L"]:
         """Draws of whole functions at x, correlated over points; inputs that are themselves draws give one each."""
         mean, cov = self.joint(x)
         # On a fine grid the covariance is singular to rounding: in float64 the jitter stays out of sight.
         root, _ = Cholesky(max_jitter=1.0).factorise(cov.double(), name="The covariance of the function values")
-        noise = standard_normal((num_samples, *mean.shape[-2:]), generator, like=mean)
-        pattern = "lnm,slm->sln" if x.dim() == 2 else "slnm,slm->sln"
-        return (mean + torch.einsum(pattern, root.to(noise), noise)).transpose(-1, -2)
+        noise = normals.per_point(self.num_latents).transpose(-1, -2)
+        root = root.to(noise)
+        if noise.dim() > mean.dim():  # all draws have the same roots: one product for them all
+            spread = (root @ noise.movedim(0, -1)).movedim(-1, 0)
+        else:
+            spread = (root @ noise.unsqueeze(-1)).squeeze(-1)
+        return (mean + spread).transpose(-1, -2)
 
     def posteriors(self) -> dict[PosteriorName, NormalPosterior]:
         """q(v)."""

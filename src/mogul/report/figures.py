@@ -5,6 +5,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from mogul.experiments.synthetic import Slice
+from mogul.plot.style import draw_band
 
 
 def synthetic_figure(slices: dict[str, Slice]) -> Figure:
@@ -12,8 +13,7 @@ def synthetic_figure(slices: dict[str, Slice]) -> Figure:
     figure = Figure(figsize=(6.4, 2.6 * len(slices)), layout="constrained")
     panels = figure.subplots(len(slices), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for panel, (name, line) in zip(panels, slices.items(), strict=True):
-        panel.fill_between(line.radius, line.low, line.high, color="tab:blue", alpha=0.25, lw=0, label="10–90 %")
-        panel.plot(line.radius, line.mean, "--", color="tab:blue", label="predicted mean")
+        draw_band(panel, line.radius, line.mean, line.low, line.high, label="10–90 %")
         panel.plot(line.radius, line.truth, ":", color="black", label="truth")
         panel.axvspan(1.0, float(line.radius[-1]), color="0.5", alpha=0.12, lw=0, label="no data: extrapolation")
         panel.set_title(name.upper(), loc="left", fontsize="medium")

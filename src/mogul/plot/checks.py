@@ -1,0 +1,124 @@
+"""Predictions against what came true."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from scipy.stats import binom
+
+from mogul.arrays import Array
+from mogul.errors import DataError, require_positive
+from mogul.metrics import coverage
+from mogul.plot.style import BLUE, FAINT, GREY, add_legend, axes_or_new
+from mogul.plot.subjects import column_of, fitted_of, truth_of
+
+# More intervals than so many are a wall: then points alone are drawn.
+_MOST_INTERVALS = 150
+
+
+def predicted_against_true(
+    model: Any, X: Any, Y: Any, output: int | str = 0, *, num_samples: int = 300, ax: Axes | None = None
+) -> Axes:
+    """Predicted mean of one output against its true value, with 10–90 % intervals where rows are few.
+
+    Args:
+        model: a fitted regressor, or what `mogul.fit` gave.
+        X: inputs of test rows.
+        Y: their outputs; missing values (NaN) are left out.
+        output: which output, by name or column.
+        num_samples: draws of the predictive mixture.
+        ax: where to draw.
+    """
+    fitted = fitted_of(model)
+    target = column_of(output, fitted.output_names, "output")
+    x, y = truth_of(fitted, X, Y)
+    rows = np.flatnonzero(~np.isnan(y[:, target]))
+    if not len(rows):
+        raise DataError(f"{fitted.output_names[target]} must have a value in some row; all are NaN. Take other rows.")
+    prediction = fitted.predict(x[rows], num_samples).outputs(slice(target, target + 1))
+    true, mean = y[rows, target], prediction.mean[:, 0]
+
+    ax = axes_or_new(ax, size=(4.4, 4.2))
+    ends = np.array([min(true.min(), mean.min()), max(true.max(), mean.max())])
+    ax.plot(ends, ends, color=GREY, lw=1, label="predicted = true")
+    if len(rows) <= _MOST_INTERVALS:
+        low, high = prediction.quantiles([0.1, 0.9])[..., 0]
+        ax.vlines(true, low, high, color=BLUE, lw=1, alpha=0.35, label="10–90 %")
+    ax.plot(true, mean, "o", color=BLUE, ms=3.5, mew=0, alpha=max(0.15, min(0.8, 150 / len(rows))), label="mean")
+    name = fitted.output_names[target]
+    ax.set_xlabel(f"true {name}")
+    ax.set_ylabel(f"predicted {name}")
+    ax.set_title(f"RMSE {np.sqrt(np.mean(np.square(true - mean))):.3g} on {len(rows)} rows", loc="left", size="medium")
+    add_legend(ax, loc="upper left")
+    return ax
+
+
+def calibration(model: Any, X: Any, Y: Any, *, num_samples: int = 300, ax: Axes | None = None) -> Axes:
+    """How many true values fall inside the model's central intervals, against how many should.
+
+    A line below the diagonal is a model that is too sure; above it, one that is not sure enough.
+
+    Args:
+        model: a fitted regressor, or what `mogul.fit` gave.
+        X: inputs of test rows.
+        Y: their outputs; missing values (NaN) are left out.
+        num_samples: draws of the predictive mixture.
+        ax: where to draw.
+    """
+    fitted = fitted_of(model)
+    pit = _pit(model, X, Y, num_samples)
+    levels = np.linspace(0.0, 1.0, 51)
+    ax = axes_or_new(ax, size=(4.4, 4.2))
+    ax.plot([0, 1], [0, 1], color=GREY, lw=1, label="calibrated")
+    if pit.shape[1] > 1:
+        known = [column[:, None] for column in pit.T if not np.isnan(column).all()]
+        for number, column in enumerate(known):
+            each = [coverage(column, level) for level in levels]
+            ax.plot(levels, each, color=FAINT, lw=0.8, zorder=1, label=None if number else "each output")
+    everything = [coverage(pit, level) for level in levels]
+    name = "all outputs" if pit.shape[1] > 1 else fitted.output_names[0]
+    ax.plot(levels, everything, color=BLUE, lw=2, label=name)
+    ax.set_title("below the diagonal: too sure", loc="left", size="small", color=GREY)
+    ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability of a central interval", ylabel="share of true values inside")
+    ax.set_aspect("equal")
+    add_legend(ax, loc="best")
+    return ax
+
+
+def pit_histogram(
+    model: Any, X: Any, Y: Any, *, num_bins: int = 20, num_samples: int = 300, ax: Axes | None = None
+) -> Axes:
+    """Where true values fall in their predicted distributions, P(output ≤ truth): flat if the model is calibrated.
+
+    A hump in the middle is a model that is not sure enough, a trough one that is too sure, a slope one that is off to
+    one side. The grey band is where nine bars of ten lie by chance, if all values were independent.
+
+    Args:
+        model: a fitted regressor, or what `mogul.fit` gave.
+        X: inputs of test rows.
+        Y: their outputs; missing values (NaN) are left out.
+        num_bins: how many bars.
+        num_samples: draws of the predictive mixture.
+        ax: where to draw.
+    """
+    require_positive(num_bins=num_bins)
+    pit = _pit(model, X, Y, num_samples)
+    values = pit[~np.isnan(pit)]
+    ax = axes_or_new(ax)
+    low, high = binom.ppf([0.05, 0.95], len(values), 1 / num_bins) * num_bins / len(values)
+    ax.axhspan(low, high, color=FAINT, alpha=0.5, lw=0, label="by chance")
+    ax.hist(values, bins=num_bins, range=(0, 1), density=True, color=BLUE, alpha=0.75, rwidth=0.9, label="true values")
+    ax.set(xlim=(0, 1), xlabel="P(output ≤ truth)", ylabel="share of values, 1 if calibrated")
+    ax.margins(y=0.2)
+    add_legend(ax, loc="upper right", ncols=2)
+    return ax
+
+
+def _pit(model: Any, X: Any, Y: Any, num_samples: int) -> Float[Array, "N P"]:
+    """P(output ≤ truth) for each row and output."""
+    fitted = fitted_of(model)
+    x, y = truth_of(fitted, X, Y)
+    if np.isnan(y).all():
+        raise DataError("Y must have at least one value; all are NaN. Give rows with known outputs.")
+    return fitted.predict(x, num_samples).cdf(y)

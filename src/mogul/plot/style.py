@@ -1,0 +1,41 @@
+"""What all plots share: colours, a fresh Axes, a band."""
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from mogul.arrays import Array
+
+# Okabe and Ito's colours, which people with any kind of colour vision tell apart.
+BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
+SKY, PURPLE, YELLOW = "#56B4E9", "#CC79A7", "#F0E442"
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, YELLOW)
+GREY, FAINT = "0.45", "0.75"
+_MOST_MARKS = 150
+
+
+def axes_or_new(ax: Axes | None, size: tuple[float, float] = (5.4, 3.6)) -> Axes:
+    """The Axes given, or those of a new figure of this size in inches."""
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot as plt
+
+    _, new = plt.subplots(figsize=size, layout="constrained")
+    new.spines[["top", "right"]].set_visible(False)
+    return new
+
+
+def draw_band(ax: Axes, x: Array, mean: Array, low: Array, high: Array, label: str) -> None:
+    """A predicted mean in its band."""
+    ax.fill_between(x, low, high, color=BLUE, alpha=0.25, lw=0, label=label)
+    ax.plot(x, mean, "--", color=BLUE, label="predicted mean")
+
+
+def draw_marks(ax: Axes, x: Array, label: str) -> None:
+    """Short marks along the foot of the Axes; of many, some that are spread as they are."""
+    shown = np.sort(x) if len(x) <= _MOST_MARKS else np.quantile(x, np.linspace(0, 1, _MOST_MARKS))
+    ax.vlines(shown, 0, 0.03, transform=ax.get_xaxis_transform(), color=GREY, lw=0.8, alpha=0.6, label=label)
+
+
+def add_legend(ax: Axes, **options: object) -> None:
+    """A legend without a frame."""
+    ax.legend(**{"fontsize": "small", "frameon": False} | options)  # type: ignore[arg-type]  # Matplotlib's overloads
