@@ -14,12 +14,12 @@ from mogul.experiments.runner import run_all
 from mogul.experiments.store import Store
 from mogul.experiments.work import Provenance
 from mogul.files import require_folder, write_whole
-from mogul.report.comparison import comparisons, result_line
+from mogul.report.experiment_tables import experiment_tables, result_line
 from mogul.report.latex import latex
 from mogul.report.markdown import markdown
 from mogul.report.results import results_frame, timings_frame, write_csv
 from mogul.report.summary import summary_frame
-from mogul.report.tables import comparison_table
+from mogul.report.tables import experiment_table
 
 
 def reproduce(request: Request, out: Path, num_jobs: int) -> int:
@@ -33,8 +33,8 @@ def reproduce(request: Request, out: Path, num_jobs: int) -> int:
     written = write_results(out, stored.values())
     asked = [stored[job.slug] for job, _ in tasks]
     screen = Console()
-    for table in comparisons(asked):
-        screen.print(comparison_table(table))
+    for table in experiment_tables(asked):
+        screen.print(experiment_table(table))
     screen.print(f"Results: {', '.join(str(path) for path in written)}", markup=False, highlight=False)
     return sum(record.error is not None for record in asked)
 
@@ -49,7 +49,7 @@ def write_results(out: Path, records: Iterable[Record]) -> list[Path]:
     }
     for name, frame in frames.items():
         write_csv(out / name, frame)
-    tables = comparisons(records)
+    tables = experiment_tables(records)
     texts = {"tables.md": markdown(tables), "tables.tex": latex(tables)}
     for name, text in texts.items():
         _write_text(out / name, text)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from mogul.report.comparison import Comparison
+from mogul.report.experiment_tables import ExperimentTable
 
 _SIGNS = {
     "\\": r"\textbackslash{}",
@@ -29,7 +29,7 @@ _SIGNS = {
 }
 
 
-def latex(tables: Iterable[Comparison]) -> str:
+def latex(tables: Iterable[ExperimentTable]) -> str:
     """All tables, each a float of its own."""
     return "\n".join(_table(table) for table in tables)
 
@@ -43,7 +43,7 @@ def escape(words: str) -> str:
     return "".join(_SIGNS.get(sign, sign if sign.isascii() else "") for sign in words)
 
 
-def _table(table: Comparison) -> str:
+def _table(table: ExperimentTable) -> str:
     width = len(table.headings)
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{escape(f'{table.title}. {table.note}'.strip())}}}"]
     lines += [rf"\begin{{tabular}}{{l{'r' * (width - 1)}}}", r"\toprule", _line(table.headings)]

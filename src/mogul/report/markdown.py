@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 
-from mogul.report.comparison import Comparison
+from mogul.report.experiment_tables import ExperimentTable
 
 
-def markdown(tables: Iterable[Comparison]) -> str:
+def markdown(tables: Iterable[ExperimentTable]) -> str:
     """All tables, each under its title."""
     return "\n".join(_table(table) for table in tables)
 
 
-def _table(table: Comparison) -> str:
+def _table(table: ExperimentTable) -> str:
     width = len(table.headings)
     lines = [f"### {table.title}", "", _line(table.headings), _line(["---", *["---:"] * (width - 1)])]
     for section, rows in table.sections.items():

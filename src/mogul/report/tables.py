@@ -9,7 +9,7 @@ from rich.table import Table
 from mogul.experiments import synthetic
 from mogul.experiments.paper import published
 from mogul.models import FAMILIES
-from mogul.report.comparison import Comparison
+from mogul.report.experiment_tables import ExperimentTable
 
 _LABELS = {"oracle": "oracle (true function and noise)", "least squares": "least squares (baseline)"}
 
@@ -37,12 +37,12 @@ def synthetic_table(rows: Sequence[synthetic.Row]) -> Table:
     return table
 
 
-def comparison_table(comparison: Comparison) -> Table:
+def experiment_table(content: ExperimentTable) -> Table:
     """Baselines, then models, beside the paper's numbers for the same data."""
-    table = Table(title=comparison.title, caption=comparison.note or None)
-    for number, heading in enumerate(comparison.headings):
+    table = Table(title=content.title, caption=content.note or None)
+    for number, heading in enumerate(content.headings):
         table.add_column(heading, justify="right" if number else "left")
-    for rows in comparison.sections.values():
+    for rows in content.sections.values():
         for row in rows:
             table.add_row(*(escape(cell) for cell in row))
         table.add_section()

@@ -23,7 +23,7 @@ _PAPER_HEADINGS = ["the paper's LL", "the paper's MRMSE", "LL above it, in its s
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ExperimentTable:
     """A table: its title, its columns, its rows in sections (baselines, models), and what must be said below it."""
 
     title: str
@@ -32,13 +32,13 @@ class Comparison:
     note: str
 
 
-def comparisons(records: Iterable[Record]) -> list[Comparison]:
+def experiment_tables(records: Iterable[Record]) -> list[ExperimentTable]:
     """One table for each experiment, data set, kind of split and preset."""
     tables: dict[tuple[str, str, str, str], list[Record]] = {}
     for record in in_order(records):
         key = record.experiment, record.dataset, split_kind(record), record.preset
         tables.setdefault(key, []).append(record)
-    return [_comparison(some) for some in tables.values()]
+    return [_table_of(some) for some in tables.values()]
 
 
 def result_line(record: Record) -> str:
@@ -50,7 +50,7 @@ def result_line(record: Record) -> str:
     return f"{name}: LL {record.metrics['ll']:.2f}  MRMSE {record.metrics['mrmse']:.3f}  ({record.seconds:.0f} s)"
 
 
-def _comparison(records: Sequence[Record]) -> Comparison:
+def _table_of(records: Sequence[Record]) -> ExperimentTable:
     rows: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         rows.setdefault((record.label, record.setting), []).append(record)
@@ -62,7 +62,7 @@ def _comparison(records: Sequence[Record]) -> Comparison:
         cells = [some[0].label, *([some[0].setting] if swept else []), *_cells(some, scores)]
         sections.setdefault(section, []).append(cells + (_paper_cells(some) if with_paper else []))
     headings = ["model", *(["setting"] if swept else []), *(_HEADINGS[name] for name in scores), "seconds"]
-    return Comparison(_title(records), headings + _PAPER_HEADINGS * with_paper, sections, _note(records))
+    return ExperimentTable(_title(records), headings + _PAPER_HEADINGS * with_paper, sections, _note(records))
 
 
 def _title(records: Sequence[Record]) -> str:
