@@ -24,7 +24,7 @@ synthetic.NUM_TRAIN, synthetic.NUM_TEST = 60, 40
 from mogul.cli import main
 main()
 """
-SMALL = ["reproduce", "synthetic", "--splits", "2", "--epochs", "2", "--no-linear"]
+SMALL = ["reproduce", "synthetic", "--splits", "2", "--epochs", "2", "--no-linear", "--baselines", "mean"]
 NUM_MODEL_JOBS = 4
 
 
@@ -48,37 +48,35 @@ def start(*words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
 
 
-def finish(*words: str) -> str:
-    process = start(*words)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    return out
-
-
 def models_done(folder: Path) -> int:
     return sum("mogp" in path.name for path in (folder / "jobs").glob("*.json"))
 
 
-def test_killed_half_way_and_started_again_it_ends_as_an_undisturbed_run(tmp_path: Path) -> None:
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
-    process = start("--out", str(killed), "--jobs", "1")
-    while models_done(killed) == 0:
+def test_killed_half_way_and_started_again_it_ends_as_an_undisturbed_run(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = start("--out", str(tmp_path / "killed"), "--jobs", "1")
+    while models_done(tmp_path / "killed") == 0:
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    done = models_done(killed)
-    assert 0 < done < NUM_MODEL_JOBS
-    assert not (killed / "results.csv").exists()
-    stamps = {path: path.stat().st_mtime_ns for path in (killed / "jobs").glob("*.json")}
-    finish("--out", str(killed), "--jobs", "1")
-    assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())  # what was done was not redone
-    # Two at a time, in processes of their own, undisturbed.
-    printed = finish("--out", str(whole), "--jobs", "2")
-    for name in ("results.csv", "summary.csv"):
-        assert (killed / name).read_bytes() == (whole / name).read_bytes()
+    assert 0 < models_done(tmp_path / "killed") < NUM_MODEL_JOBS
+    assert not (tmp_path / "killed" / "results.csv").exists()
+    stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "killed" / "jobs").glob("*.json")}
+    # The rest two at a time, in processes of their own.
+    again = start("--out", str(tmp_path / "killed"), "--jobs", "2")
+    printed, errors = again.communicate(timeout=300)
+    assert again.returncode == 0, errors
     assert "N-MOGP" in printed
-    written = {path.name for path in whole.iterdir()}
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())  # what was done was not redone
+    # Undisturbed, one by one, in this process.
+    monkeypatch.setattr(synthetic, "NUM_TRAIN", 60)
+    monkeypatch.setattr(synthetic, "NUM_TEST", 40)
+    assert run(*SMALL[1:], "--out", "whole", "--jobs", "1").code == 0
+    for name in ("results.csv", "summary.csv"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    written = {path.name for path in (tmp_path / "whole").iterdir()}
     assert {"jobs", "results.csv", "summary.csv", "timings.csv", "tables.md", "tables.tex"} <= written
 
 
@@ -127,19 +125,6 @@ def test_a_job_that_fails_does_not_stop_the_others(run, tmp_path: Path, monkeypa
     words = ["regression", "--models", "mogp", "--baselines", "mean", "--jobs", "1", "--epochs", "1"]
     with monkeypatch.context() as patch:
         patch.setattr("mogul.experiments.work.fit", fail)
-        words = [
-            "regression",
-            "--models",
-            "mogp",
-            "--baselines",
-            "mean",
-            "--jobs",
-            "1",
-            "--epochs",
-            "1",
-            "--out",
-            "here",
-        ]
         outcome = run(*words)
     assert outcome.code == 1
     assert "MOGP: failed: MemoryError: too large" in outcome.err
@@ -195,7 +180,3 @@ def test_help_says_what_can_be_asked_for(run) -> None:
         assert option in outcome.out
     for name in EXPERIMENTS:
         assert name in outcome.out
-
-
-def test_the_scale_of_the_script_is_not_that_of_the_experiment() -> None:
-    assert (synthetic.NUM_TRAIN, synthetic.NUM_TEST) == (1000, 5000)

@@ -1,5 +1,6 @@
 """`mogul reproduce`: an experiment of the paper, from a request to a folder of results."""
 
+import sys
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
@@ -27,8 +28,9 @@ def reproduce(request: Request, out: Path, num_jobs: int) -> int:
     require_folder(out)
     store, tasks = Store(out), request.tasks()
     store.unfinished([job for job, _ in tasks])
-    console = Console(stderr=True)
-    run_all(tasks, store, num_jobs, Provenance(versions(), commit()), console, result_line)
+    # The stream itself: a job that runs in this process has its own, which nobody sees.
+    watched = Console(file=sys.stderr)
+    run_all(tasks, store, num_jobs, Provenance(versions(), commit()), watched, result_line)
     stored = store.read()
     written = write_results(out, stored.values())
     asked = [stored[job.slug] for job, _ in tasks]

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from small_jobs import NAMES, small, tasks
 
 from mogul.data import Scaling
 from mogul.data.grouped import GroupedData
@@ -18,6 +17,7 @@ from mogul.experiments.registry import EXPERIMENTS, experiment
 from mogul.experiments.work import Provenance, run_job
 from mogul.metrics import score
 from mogul.training import fit
+from small_jobs import NAMES, small, tasks
 
 PROVENANCE = Provenance({"mogul": "0"}, "abc")
 
@@ -66,7 +66,8 @@ def test_a_model_scores_as_a_fit_by_hand(linear: bool) -> None:
     assert record.config["training"]["batch_size"] == job.training.batch_size
 
 
-def test_latent_inputs_are_kept() -> None:
+def test_latent_inputs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mogul.experiments.work.NUM_DRAWS", 50)
     record = run(*job_of("unsupervised", "MOGP-LVM"))
     assert np.shape(record.latent["mean"]) == np.shape(record.latent["scale"]) == (40, 4)
     assert np.min(record.latent["scale"]) > 0
