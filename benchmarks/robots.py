@@ -10,7 +10,8 @@ from benchmarks.peer_training import LEARNING_RATES, fastest_rate
 from benchmarks.scores import score_ours
 from benchmarks.timing import Stopwatch
 from mogul.data import Batch, Dataset, Scaling
-from mogul.data.robots import SOURCES, RobotData, load
+from mogul.data.catalogue import entry, load
+from mogul.data.grouped import GroupedData
 from mogul.model import Model
 from mogul.training import EpochRecord, TrainingConfig, fit
 from mogul.training.presets import preset
@@ -36,10 +37,10 @@ class Reached:
     success: bool
 
 
-def robots_or_none() -> dict[str, RobotData] | None:
+def robots_or_none() -> dict[str, GroupedData] | None:
     """Kuka and F-Baxter, or nothing, and why, where the data are not."""
     folder = Path(os.environ["MOGUL_DATA"]) if "MOGUL_DATA" in os.environ else SHARED
-    missing = [source.file for source in SOURCES.values() if not (folder / source.file).is_file()]
+    missing = [name for name in ("kuka", "f-baxter") if not entry(name).is_present(folder)]
     if missing:
         print(f"Skipped: {folder} lacks {', '.join(missing)}. Set MOGUL_DATA to the folder that holds the data sets.")
         return None

@@ -9,8 +9,9 @@ import typer
 from mogul.cli_compare import app as compare_app
 from mogul.cli_data import app as data_app
 from mogul.cli_models import app as models_app
+from mogul.cli_reproduce import reproduce
 from mogul.cli_run import DEBUG, run
-from mogul.errors import ConfigError, unknown_name
+from mogul.errors import ConfigError
 from mogul.files import require_file, require_folder
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.add_typer(models_app)
 app.add_typer(compare_app)
 app.add_typer(data_app, name="data")
+app.command()(reproduce)
 
 
 @app.callback()
@@ -48,33 +50,6 @@ def demo(
     from mogul.demo import run_demo
 
     run_demo(seeds, out, json_file)
-
-
-@app.command()
-def reproduce(
-    experiment: Annotated[str, typer.Argument(help="Which of the paper's experiments: regression.")],
-    dataset: Annotated[str, typer.Option(help="kuka or f-baxter.")] = "kuka",
-    names: Annotated[
-        str, typer.Option("--models", help="Models, separated by commas.")
-    ] = "mogp,gprn,dgp,sbgprn,n-mogp,n-sbgprn,n-dgp,dk-n-sbgprn",
-    epochs: Annotated[int, typer.Option(help="Passes over the data for each model.")] = 30,
-    seed: Annotated[int, typer.Option(help="Of the split and of training.")] = 0,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of data sets; else $MOGUL_DATA.")] = None,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", help="Also write every score to this file; what it already holds is not redone."),
-    ] = None,
-) -> None:
-    """Run one of the paper's experiments and print its table beside the paper's.
-
-    Example: mogul reproduce regression --dataset kuka --models mogp,n-mogp --epochs 30
-    """
-    if experiment != "regression":
-        raise unknown_name("experiment", experiment, ["regression"])
-    require_file(json_file)
-    from mogul.reproduce import run_regression
-
-    run_regression(dataset, [name.strip() for name in names.split(",")], epochs, seed, data_dir, json_file)
 
 
 def main() -> None:

@@ -1,52 +1,69 @@
-"""`mogul reproduce`: an experiment of the paper, as a table beside the paper's own."""
+"""`mogul reproduce`: an experiment of the paper, from a request to a folder of results."""
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
 
-from mogul.data.robots import data_folder, load
-from mogul.errors import DataError, require_natural, require_positive
-from mogul.experiments import regression
-from mogul.files import write_json
-from mogul.models import Name
-from mogul.report.tables import regression_table
+from mogul.experiments.provenance import commit, versions
+from mogul.experiments.record import Record
+from mogul.experiments.request import Request
+from mogul.experiments.runner import run_all
+from mogul.experiments.store import Store
+from mogul.experiments.work import Provenance
+from mogul.files import require_folder, write_whole
+from mogul.report.experiment_tables import experiment_tables, result_line
+from mogul.report.latex import latex
+from mogul.report.markdown import markdown
+from mogul.report.results import results_frame, timings_frame, write_csv
+from mogul.report.summary import summary_frame
+from mogul.report.tables import experiment_table
 
 
-def run_regression(
-    dataset: str, models: Sequence[str], epochs: int, seed: int, folder: Path | None, json_file: Path | None
-) -> None:
-    """Check everything first; then fit each model, saying how it went; then the table."""
-    for model in models:
-        Name.parse(model)
-    require_positive(epochs=epochs)
-    require_natural(seed=seed)
-    settings: dict[str, str | int] = {"dataset": dataset, "epochs": epochs, "seed": seed}
-    done = _read_done(json_file, settings) if json_file is not None else {}
-    robot = load(dataset, data_folder(folder))
-    console = Console()
-    rows = []
-    for row in regression.run(robot, models, epochs, seed, done):
-        rows.append(row)
-        took = "" if row.seconds is None else f"  ({row.seconds:.0f} s)"
-        console.print(f"{row.label:16s} LL {row.ll:7.2f}  MRMSE {row.mrmse:.3f}{took}")
-        done[row.label] = row
-        if json_file is not None:
-            write_json(json_file, settings | {"rows": [asdict(each) for each in done.values()]})
-    console.print(regression_table(dataset, rows, epochs, seed))
+def reproduce(request: Request, out: Path, num_jobs: int) -> int:
+    """Check everything, run what is not done yet, write and print the tables; how many of its jobs failed."""
+    require_folder(out)
+    store, tasks = Store(out), request.tasks()
+    store.unfinished([job for job, _ in tasks])
+    # The stream itself: a job that runs in this process has its own, which nobody sees.
+    watched = Console(file=sys.stderr)
+    run_all(tasks, store, num_jobs, Provenance(versions(), commit()), watched, result_line)
+    stored = store.read()
+    written = write_results(out, stored.values())
+    asked = [stored[job.slug] for job, _ in tasks]
+    screen = Console()
+    for table in experiment_tables(asked):
+        screen.print(experiment_table(table))
+    screen.print(f"Results: {', '.join(str(path) for path in written)}", markup=False, highlight=False)
+    return sum(record.error is not None for record in asked)
 
 
-def _read_done(path: Path, settings: dict[str, str | int]) -> dict[str, regression.Row]:
-    """The rows of an earlier run with the same settings, by label: an interrupted table goes on where it stopped."""
-    if not path.exists():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        rows = {row["label"]: regression.Row(**row) for row in content.pop("rows")}
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise DataError(f"{path} must be a file of this command's own; it is not. Choose another name.") from None
-    if content != settings:
-        raise DataError(f"{path} must hold results of {settings}; it holds {content}. Choose another name.")
-    return rows
+def write_results(out: Path, records: Iterable[Record]) -> list[Path]:
+    """All that a folder's records say: tables to compute with, tables to print, and a page."""
+    records = list(records)
+    frames = {
+        "results.csv": results_frame(records),
+        "summary.csv": summary_frame(records),
+        "timings.csv": timings_frame(records),
+    }
+    for name, frame in frames.items():
+        write_csv(out / name, frame)
+    tables = experiment_tables(records)
+    texts = {"tables.md": markdown(tables), "tables.tex": latex(tables)}
+    for name, text in texts.items():
+        _write_text(out / name, text)
+    return [*(out / name for name in (*frames, *texts)), *_write_page(out)]
+
+
+def _write_text(path: Path, text: str) -> None:
+    write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+def _write_page(out: Path) -> list[Path]:
+    """`report.html`, where the page is part of this installation."""
+    if find_spec("mogul.report.page") is None:
+        return []
+    return [import_module("mogul.report.page").write_report(out)]

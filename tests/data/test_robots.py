@@ -8,8 +8,10 @@ import pytest
 from scipy.io import savemat
 
 from mogul.data import robots
-from mogul.data.robots import RobotData, data_folder, load
-from mogul.errors import DataError, UnknownNameError
+from mogul.data.catalogue import load
+from mogul.data.grouped import GroupedData
+from mogul.data.robots import data_folder
+from mogul.errors import DataError
 
 REAL = Path(os.environ.get("MOGUL_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
@@ -22,51 +24,36 @@ def write_kuka(folder: Path, rows_each: int, prefix: str = "kukatraj") -> None:
 
 
 @pytest.fixture
-def small_kuka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RobotData:
-    """A file of the right form with few rows, and a source that expects them."""
+def small_kuka(tmp_path: Path) -> GroupedData:
+    """A file of the right form with few rows."""
     write_kuka(tmp_path, rows_each=8)
     source = robots.SOURCES["kuka"]
-    small = robots.Source(source.file, source.load, num_rows=80, num_test=20)
-    monkeypatch.setitem(robots.SOURCES, "kuka", small)
-    return load("kuka", tmp_path)
+    return GroupedData("kuka", *source.load(tmp_path / source.file), num_test=20)
 
 
-def test_columns_are_named_and_split_into_inputs_and_outputs(small_kuka: RobotData) -> None:
+def test_columns_are_named_and_split_into_inputs_and_outputs(small_kuka: GroupedData) -> None:
     assert small_kuka.data.input_names[0] == "q1"
     assert small_kuka.data.input_names[-1] == "torque7"
     assert small_kuka.data.output_names == [f"next_{kind}{joint}" for kind in ("q", "qd") for joint in range(1, 8)]
 
 
-def test_a_random_split_has_the_papers_number_of_test_rows_and_no_row_twice(small_kuka: RobotData) -> None:
+def test_a_random_split_has_the_papers_number_of_test_rows_and_no_row_twice(small_kuka: GroupedData) -> None:
     train, test = small_kuka.split(seed=0)
     assert (train.num_rows, test.num_rows) == (60, 20)
     assert len(np.unique(np.concatenate([train.x, test.x]), axis=0)) == 80
     assert not np.array_equal(test.x, small_kuka.split(seed=1)[1].x)
 
 
-def test_a_split_by_trajectory_keeps_trajectories_whole(small_kuka: RobotData) -> None:
+def test_a_split_by_trajectory_keeps_trajectories_whole(small_kuka: GroupedData) -> None:
     train, test = small_kuka.split_by_trajectory()
     assert (train.num_rows, test.num_rows) == (64, 16)
     np.testing.assert_array_equal(test.x, small_kuka.data.x[64:])
 
 
-def test_a_file_with_too_few_rows_is_refused(tmp_path: Path) -> None:
-    write_kuka(tmp_path, rows_each=3)
-    with pytest.raises(DataError, match=r"kuka must have 20068 rows; .* has 30\. Is it the right file"):
-        load("kuka", tmp_path)
-
-
 def test_a_file_of_another_robot_is_refused(tmp_path: Path) -> None:
     write_kuka(tmp_path, rows_each=3, prefix="baxtertraj")
     with pytest.raises(DataError, match=r"must hold kukatraj1 … kukatraj10; 'kukatraj1' is missing"):
-        load("kuka", tmp_path)
-
-
-def test_a_missing_file_and_an_unknown_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"kuka must be at kuka/KukaDirectDynamics.mat .* does not exist"):
-        load("kuka", tmp_path)
-    with pytest.raises(UnknownNameError, match="Did you mean 'kuka'"):
-        load("kuca", tmp_path)
+        robots.SOURCES["kuka"].load(tmp_path / robots.SOURCES["kuka"].file)
 
 
 def test_the_folder_is_given_or_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,4 +88,3 @@ def test_the_protocol_is_that_of_the_paper():
     assert (synthetic.NUM_TRAIN, synthetic.NUM_TEST) == (1000, 5000)
     assert synthetic.MODELS["mogp"] == {"num_latents": 3, "num_inducing": 200}
     assert synthetic.MODELS["n-mogp"]["num_hidden"] == 8
-    assert synthetic.PAPER == {"mogp": (-0.72, 0.166), "n-mogp": (6.92, 0.102)}

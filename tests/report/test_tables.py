@@ -4,7 +4,9 @@ import io
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from mogul import cli
 from mogul.experiments.synthetic import Row
 from mogul.report.tables import synthetic_table
 
@@ -68,3 +70,10 @@ def test_baselines_come_first_and_our_models_last():
 def test_the_title_says_how_many_seeds(num_seeds, words):
     title = lines(*(row(model, seed) for seed in range(num_seeds) for model in ("mogp", "n-mogp")))[0][0]
     assert title.endswith(words)
+
+
+def test_models_are_listed() -> None:
+    listed = CliRunner().invoke(cli.app, ["models"], env={"COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"})
+    assert listed.exit_code == 0
+    for name in ("mogp", "gprn", "dgp", "sbgprn", "n-mogp", "n-sbgprn", "n-dgp"):
+        assert f" {name} " in listed.output

@@ -10,10 +10,7 @@ from jaxtyping import Float
 
 from mogul.arrays import Array, IntArray
 from mogul.data.dataset import Dataset
-from mogul.data.grouped import GroupedData
-from mogul.errors import DataError, unknown_name
-
-RobotData = GroupedData  # the groups are trajectories
+from mogul.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -37,27 +34,10 @@ def data_folder(given: Path | None = None) -> Path:
     if named is None:
         raise DataError(
             "A folder of data sets must be given; got none. Set MOGUL_DATA, or pass --data-dir, to the folder "
-            f"that holds {', '.join(source.file for source in SOURCES.values())}."
+            f"that holds {', '.join(source.file for source in SOURCES.values())}; or choose halfcheetah or "
+            "rhythmic-arm, which are simulated."
         )
     return named
-
-
-def load(name: str, folder: Path) -> RobotData:
-    """Read a data set by name, and check that it is the one."""
-    source = SOURCES.get(name)
-    if source is None:
-        raise unknown_name("dataset", name, SOURCES)
-    path = folder / source.file
-    if not path.is_file():
-        raise DataError(
-            f"{name} must be at {source.file} in the data folder; {path} does not exist. Put the file there."
-        )
-    data, trajectory = source.load(path)
-    if data.num_rows != source.num_rows:
-        raise DataError(
-            f"{name} must have {source.num_rows} rows; {path} has {data.num_rows}. Is it the right file, and complete?"
-        )
-    return RobotData(name, data, trajectory, source.num_test)
 
 
 def _direct_dynamics(prefix: str) -> Callable[[Path], tuple[Dataset, IntArray]]:

@@ -1,24 +1,30 @@
 """The paper's synthetic experiment, section 5.1: MOGP against N-MOGP on g_k(x) = cos(4‖x‖)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from mogul.arrays import Array
+from mogul.data import Dataset
+from mogul.data.grouped import GroupedData
 from mogul.data.simulate import RadialCosine
-from mogul.experiments.baselines import LeastSquares, normal_prediction
+from mogul.errors import unknown_name
+from mogul.experiments.baselines import Baseline, LeastSquares, normal_prediction
+from mogul.experiments.experiment import Experiment, Source
+from mogul.experiments.lines import Line
+from mogul.experiments.protocol import PresetName
 from mogul.metrics import Scores, score
 from mogul.prediction import Prediction
 from mogul.training import Fitted, TrainingConfig, fit
 
+DATASET = "radial-cosine"
 NUM_TRAIN, NUM_TEST = 1000, 5000
 SIZES: dict[str, Any] = {"num_latents": 3, "num_inducing": 200}
 MODELS = {"mogp": SIZES, "n-mogp": SIZES | {"num_hidden": 8, "nonlinearity": "sherf"}}
-# Section 5.1, for one data set.
-PAPER = {"mogp": (-0.72, 0.166), "n-mogp": (6.92, 0.102)}
 
 
 @dataclass(frozen=True)
@@ -50,15 +56,26 @@ def config(seed: int) -> TrainingConfig:
     return TrainingConfig(epochs=150, num_starts=5, start_epochs=25, batch_size=250, seed=seed)
 
 
+def draw(seed: int) -> GroupedData:
+    """Rows of their own for each seed, as many for training as in the paper."""
+    num_rows = NUM_TRAIN + NUM_TEST
+    data = RadialCosine().draw(num_rows, np.random.default_rng(seed))
+    return GroupedData(DATASET, data, np.ones(num_rows, dtype=np.int64), NUM_TEST)
+
+
+def predict_oracle(train: Dataset, test: Dataset, seed: int) -> Prediction:
+    """The true function and the true noise."""
+    simulator = RadialCosine()
+    return normal_prediction(simulator.truth(test.x), np.full(simulator.num_outputs, simulator.noise_scale**2))
+
+
 def run(seed: int) -> Iterator[tuple[Row, Slice | None]]:
     """Oracle, least squares, MOGP and N-MOGP on one data set, as each is done, the models with their slices."""
     simulator = RadialCosine()
-    rng = np.random.default_rng(seed)
-    train, test = simulator.draw(NUM_TRAIN, rng), simulator.draw(NUM_TEST, rng)
+    train, test = draw(seed).split(seed)
+    rng = np.random.default_rng([seed, 1])
     direction, output = simulator.direction(1, rng), int(rng.integers(simulator.num_outputs))
-    noise_var = np.full(simulator.num_outputs, simulator.noise_scale**2)
-    oracle = normal_prediction(simulator.truth(test.x), noise_var)
-    yield _row(seed, "oracle", score([(oracle, test.y)])), None
+    yield _row(seed, "oracle", score([(predict_oracle(train, test, seed), test.y)])), None
     yield _row(seed, "least squares", LeastSquares.fit(train).evaluate(test)), None
     for name, options in MODELS.items():
         fitted = fit(train, name, config(seed), mean="paper", **options)
@@ -77,3 +94,27 @@ def _slice(simulator: RadialCosine, fitted: Fitted, direction: Float[Array, "1 D
     prediction: Prediction = fitted.predict(x, num_samples=1000).outputs(slice(output, output + 1))
     low, high = prediction.quantiles([0.1, 0.9])[..., 0]
     return Slice(radius, simulator.truth(x)[:, output], prediction.mean[:, 0], low, high)
+
+
+def _load(dataset: str, folder: Path | None, preset: PresetName) -> Source:
+    if dataset != DATASET:
+        raise unknown_name("dataset of the synthetic experiment", dataset, [DATASET])
+    return draw
+
+
+def _fast(line: Line, num_train: int, epochs: int | None, seed: int) -> TrainingConfig:
+    return config(seed) if epochs is None else replace(config(seed), epochs=epochs)
+
+
+SYNTHETIC = Experiment(
+    name="synthetic",
+    section="5.1",
+    title="g(x) = cos(4‖x‖), ℝ⁵ → ℝ⁸",
+    groups={"all": [Line(name, name.upper(), name, options) for name, options in MODELS.items()]},
+    dataset=DATASET,
+    num_splits=1,
+    units="original",
+    baselines={"oracle": Baseline("oracle (true function and noise)", predict_oracle)},
+    load=_load,
+    fast=_fast,
+)

@@ -3,9 +3,12 @@
 import statistics
 from collections.abc import Sequence
 
+from rich.markup import escape
 from rich.table import Table
 
-from mogul.experiments import regression, synthetic
+from mogul.experiments import synthetic
+from mogul.experiments.paper import published
+from mogul.report.experiment_tables import ExperimentTable
 
 _LABELS = {"oracle": "oracle (true function and noise)", "least squares": "least squares (baseline)"}
 
@@ -20,33 +23,28 @@ def synthetic_table(rows: Sequence[synthetic.Row]) -> Table:
         table.add_column(heading, justify="right")
     ours = list(dict.fromkeys(row.model for row in rows))
     for model in ours:
-        if model in synthetic.PAPER:
+        if model in synthetic.MODELS:
             continue
         _add(table, _LABELS.get(model, model), [row for row in rows if row.model == model])
-    for model, (ll, mrmse) in synthetic.PAPER.items():
-        table.add_row(f"{model.upper()}, the paper", f"{ll:.2f}", f"{mrmse:.3f}", "", "", "")
+    for model in synthetic.MODELS:
+        ll, mrmse = (published("synthetic", synthetic.DATASET, model.upper(), name) for name in ("ll", "mrmse"))
+        if ll is not None and mrmse is not None:
+            table.add_row(f"{model.upper()}, the paper", f"{ll.mean:.2f}", f"{mrmse.mean:.3f}", "", "", "")
     for model in ours:
-        if model in synthetic.PAPER:
+        if model in synthetic.MODELS:
             _add(table, f"{model.upper()}, mogul", [row for row in rows if row.model == model])
     return table
 
 
-def regression_table(dataset: str, rows: Sequence[regression.Row], epochs: int, seed: int) -> Table:
-    """Our models, least squares among them, beside the paper's figures for the same data."""
-    table = Table(title=f"{dataset}, random split, seed {seed}, {epochs} epochs, standardised units, no noise floor")
-    table.add_column("model")
-    for heading in ("test LL", "MRMSE", "CRPS", "seconds", "the paper's LL", "MRMSE"):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        theirs = regression.PAPER[dataset].get(row.label)
-        table.add_row(
-            row.label,
-            f"{row.ll:.2f}",
-            f"{row.mrmse:.3f}",
-            f"{row.crps:.4f}",
-            "" if row.seconds is None else f"{row.seconds:.0f}",
-            *(("", "") if theirs is None else (f"{theirs[0]:.2f}", f"{theirs[1]:.3f}")),
-        )
+def experiment_table(content: ExperimentTable) -> Table:
+    """Baselines, then models, beside the paper's numbers for the same data."""
+    table = Table(title=content.title, caption=content.note or None)
+    for number, heading in enumerate(content.headings):
+        table.add_column(heading, justify="right" if number else "left")
+    for rows in content.sections.values():
+        for row in rows:
+            table.add_row(*(escape(cell) for cell in row))
+        table.add_section()
     return table
 
 

@@ -66,7 +66,7 @@ class Fitted:
     ) -> Scores:
         """Scores on test data, in original units or, as in the paper's tables, in standardised ones."""
         require_positive(num_samples=num_samples)
-        parts = self._parts(data.in_order(self.input_names, self.output_names), num_samples, seed)
+        parts = self.predict_parts(data.in_order(self.input_names, self.output_names), num_samples, seed)
         return score(map(self._in_standard_units, parts) if standardised else parts)
 
     def _in_standard_units(
@@ -76,7 +76,10 @@ class Fitted:
         prediction.require_shape(y)
         return prediction.standardised(self.scaling.outputs), self.scaling.outputs.apply(y)
 
-    def _parts(self, data: Dataset, num_samples: int, seed: int) -> Iterator[tuple[Prediction, Float[Array, "_ P"]]]:
+    def predict_parts(
+        self, data: Dataset, num_samples: int, seed: int = 0
+    ) -> Iterator[tuple[Prediction, Float[Array, "_ P"]]]:
+        """Predictions of the rows of a data set beside their outputs, in parts that fit into memory."""
         for number, rows in enumerate(_slices(data, num_samples)):
             yield self.predict(data.x[rows], num_samples, seed + number), data.y[rows]
 
@@ -125,7 +128,10 @@ class FittedLatent(Fitted):
             .numpy()
         )
 
-    def _parts(self, data: Dataset, num_samples: int, seed: int) -> Iterator[tuple[Prediction, Float[Array, "_ P"]]]:
+    def predict_parts(
+        self, data: Dataset, num_samples: int, seed: int = 0
+    ) -> Iterator[tuple[Prediction, Float[Array, "_ P"]]]:
+        """The same from the latent inputs that the outputs of each row point to."""
         for number, rows in enumerate(_slices(data, num_samples)):
             yield self.reconstruct(data.y[rows], num_samples, seed + number), data.y[rows]
 

@@ -1,5 +1,6 @@
 """What any model must be compared with."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,26 @@ from mogul.arrays import Array
 from mogul.data import Dataset
 from mogul.metrics import Scores, score
 from mogul.prediction import Prediction
+
+
+def has_inputs(train: Dataset) -> bool:
+    """Whether there is anything to predict from."""
+    return train.num_inputs > 0
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A line of a table that any model must be compared with.
+
+    Attributes:
+        label: its name in tables.
+        fit_predict: the predictive distribution at the test rows, in original units, given training rows and a seed.
+        applies: whether it makes sense for such data.
+    """
+
+    label: str
+    fit_predict: Callable[[Dataset, Dataset, int], Prediction]
+    applies: Callable[[Dataset], bool] = has_inputs
 
 
 def normal_prediction(mean: Float[Array, "N P"], var: Float[Array, "P"]) -> Prediction:
@@ -56,3 +77,18 @@ class LeastSquares:
 
 def _with_constant(x: Float[Array, "N D"]) -> Float[Array, "N E"]:
     return np.concatenate([x, np.ones((len(x), 1))], axis=1)
+
+
+def _mean(train: Dataset, test: Dataset, seed: int) -> Prediction:
+    mean, var = np.nanmean(train.y, axis=0), np.nanvar(train.y, axis=0)
+    return normal_prediction(np.tile(mean, (test.num_rows, 1)), np.maximum(var, np.finfo(np.float64).eps))
+
+
+def _least_squares(train: Dataset, test: Dataset, seed: int) -> Prediction:
+    return LeastSquares.fit(train).predict(test.x)
+
+
+BASELINES: dict[str, Baseline] = {
+    "mean": Baseline("mean", _mean, lambda train: True),
+    "least-squares": Baseline("least squares", _least_squares),
+}

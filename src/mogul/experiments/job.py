@@ -1,0 +1,82 @@
+"""One row of the results, before it is there: what to run, and everything that its numbers depend on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mogul.data.splits import Split
+from mogul.experiments.protocol import PresetName
+from mogul.experiments.record import Kind, slug_of
+from mogul.metrics import NUM_INNER, NUM_OUTER
+from mogul.plain import encode
+from mogul.training import TrainingConfig
+
+# Of every job, whatever the machine: the order of sums, and with it the last digits, depends on it.
+NUM_THREADS = 1
+NUM_DRAWS = NUM_OUTER * NUM_INNER
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model or a baseline on one split of one data set with one setting.
+
+    Args:
+        experiment, dataset, split, split_label, label, kind, model, settings, preset, seed, command: as in `Record`.
+        units: of the scores.
+        data_sha256: of the data set's values.
+        options: of `mogul.models.build`.
+        linear: whether the model stands on a least-squares plane.
+        training: how to train a model; None for a baseline.
+    """
+
+    experiment: str
+    dataset: str
+    split: Split
+    split_label: str
+    label: str
+    kind: Kind
+    model: str
+    settings: Mapping[str, int]
+    preset: PresetName
+    seed: int
+    command: str
+    units: str
+    data_sha256: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    linear: bool = False
+    training: TrainingConfig | None = None
+
+    @property
+    def slug(self) -> str:
+        """The name of its file."""
+        return slug_of(self.experiment, self.preset, self.dataset, self.split_label, self.label, self.settings)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Everything that the numbers depend on beside seed and split, as plain values."""
+        return {
+            "training": None if self.training is None else _without_seed(self.training),
+            "options": {name: encode(value, name) for name, value in self.options.items()},
+            "mean": ("linear" if self.linear else "paper") if self.kind == "model" else None,
+            "units": self.units,
+            "num_train": self.split.num_train,
+            "num_test": self.split.num_test,
+            "num_draws": NUM_DRAWS,
+            "num_threads": NUM_THREADS,
+            "data_sha256": self.data_sha256,
+        }
+
+    @property
+    def work(self) -> int:
+        """About how long it takes, in no particular unit: what a progress bar counts."""
+        rows = self.split.num_train
+        if self.training is None:
+            return rows
+        starts = (self.training.num_starts - 1) * min(self.training.start_epochs, self.training.epochs)
+        return rows * (self.training.epochs + starts)
+
+
+def _without_seed(training: TrainingConfig) -> dict[str, Any]:
+    """The settings of a training; the seed is the job's own."""
+    settings: dict[str, Any] = encode(training, "training")["settings"]
+    return {name: value for name, value in settings.items() if name != "seed"}

@@ -1,0 +1,70 @@
+"""How the experiments train: the paper's protocol, and a fast one that keeps every model and cuts the work."""
+
+from dataclasses import replace
+from typing import Literal, cast, get_args
+
+from mogul.errors import unknown_name
+from mogul.experiments.lines import Line
+from mogul.models import Name
+from mogul.objective import Analytic
+from mogul.training import NoiseUpdate, TrainingConfig
+from mogul.training.presets import preset as training_preset
+
+PresetName = Literal["fast", "paper"]
+FAST_EPOCHS = 30
+# Appendix, Regression: rows per step; 500 elsewhere.
+PAPER_BATCHES = {"halfcheetah": 1000, "rhythmic-arm": 250, "baxter-rand": 250}
+# A simulated set can be had in any size: a tenth of it tells models apart in minutes.
+FAST_ROWS = {"halfcheetah": 11_000}
+
+
+def require_preset(name: str) -> PresetName:
+    """Check the name of a preset."""
+    for known in get_args(PresetName):
+        if name == known:
+            return cast(PresetName, known)
+    raise unknown_name("preset", name, get_args(PresetName))
+
+
+def fast(line: Line, num_train: int, epochs: int | None, seed: int) -> TrainingConfig:
+    """Closed-form expectations and noise, one start, few epochs."""
+    if line.linear:
+        return _fast_on_a_plane(line.model, num_train, epochs, seed)
+    return _fast(line.model, epochs or FAST_EPOCHS, seed)
+
+
+def paper(line: Line, dataset: str, epochs: int | None, seed: int) -> TrainingConfig:
+    """The paper's protocol, with its batch for these data or for those they stand in for."""
+    config = training_preset("paper", line.model, seed)
+    rows = PAPER_BATCHES.get(dataset, 500) * (2 if Name.parse(line.model).recipe.deep else 1)
+    return replace(config, batch_size=rows, epochs=epochs or config.epochs)
+
+
+def _fast(model: str, epochs: int, seed: int) -> TrainingConfig:
+    """Stepwise rates, annealing for deep models.
+
+    Those also have small batches and one draw of the inner layer: with the paper's 1,000 rows and five draws, 30 epochs
+    of Kuka are 450 steps, too few for hidden units on top of two layers to learn.
+    """
+    recipe = Name.parse(model).recipe
+    return TrainingConfig(
+        epochs=epochs,
+        batch_size=250 if recipe.deep else recipe.batch_size,
+        learning_rate=0.02,
+        milestones=(0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+        decay=0.65,
+        anneal_epochs=min(recipe.anneal_epochs, epochs // 5),
+        num_starts=1,
+        expectation=Analytic(),
+        updates=(NoiseUpdate(),),
+        precision="float32",
+        seed=seed,
+    )
+
+
+def _fast_on_a_plane(model: str, num_train: int, epochs: int | None, seed: int) -> TrainingConfig:
+    """The default way to train, which ends when it no longer helps; deep models take the small steps of `_fast`."""
+    config = training_preset("default", model, seed, num_train)
+    if Name.parse(model).recipe.deep:
+        config = replace(config, batch_size=250, expectation=Analytic(), epochs=min(config.epochs, FAST_EPOCHS))
+    return config if epochs is None else replace(config, epochs=epochs)

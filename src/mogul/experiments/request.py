@@ -1,0 +1,133 @@
+"""What was asked for, checked, as a list of jobs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mogul.data.entry import data_checksum
+from mogul.data.grouped import GroupedData
+from mogul.data.splits import Split
+from mogul.errors import ConfigError, require_positive, unknown_name
+from mogul.experiments.baselines import Baseline
+from mogul.experiments.experiment import Experiment, Settings
+from mogul.experiments.job import Job
+from mogul.experiments.lines import NONE, Line, choose
+from mogul.experiments.protocol import PresetName
+from mogul.experiments.split_choice import SplitChoice, make_split
+from mogul.training import TrainingConfig
+
+
+@dataclass(frozen=True)
+class Request:
+    """An experiment with what the user chose of it; None is the experiment's own choice.
+
+    Args:
+        experiment: which.
+        preset: how to train.
+        datasets: names of the catalogue.
+        models: names of lines or groups of lines; `none` for no model.
+        baselines: names; `none` for no baseline.
+        linear: whether each model is also run on a least-squares plane; by default in the fast preset.
+        splits: which.
+        points: of the sweep.
+        epochs: of every model.
+        folder: of the data sets.
+    """
+
+    experiment: Experiment
+    preset: PresetName
+    splits: SplitChoice
+    datasets: tuple[str, ...] | None = None
+    models: tuple[str, ...] | None = None
+    baselines: tuple[str, ...] | None = None
+    linear: bool | None = None
+    points: tuple[int, ...] | None = None
+    epochs: int | None = None
+    folder: Path | None = None
+
+    def tasks(self) -> list[tuple[Job, GroupedData]]:
+        """Each job with its data, quick ones first; everything is checked before this returns."""
+        if self.epochs is not None:
+            require_positive(epochs=self.epochs)
+        if self.points is not None:
+            self.experiment.require_sweep()
+        lines, baselines = self._lines(), self._baselines()
+        if not lines and not baselines:
+            raise ConfigError("There must be something to run; got no models and no baselines. Name some.")
+        found: list[tuple[Job, GroupedData]] = []
+        for dataset in self.datasets or (self.experiment.dataset,):
+            source = self.experiment.load(dataset, self.folder, self.preset)
+            for seed in (*self.splits.seeds, *([None] if self.splits.by_trajectory else [])):
+                grouped = source(seed or 0)
+                found += [(job, grouped) for job in self._jobs(grouped, seed, lines, baselines)]
+        return sorted(found, key=lambda task: task[0].work)
+
+    def _lines(self) -> list[Line]:
+        linear = self.preset == "fast" if self.linear is None else self.linear
+        return choose(self.models, self.experiment.groups, linear=linear)
+
+    def _baselines(self) -> dict[str, Baseline]:
+        known = self.experiment.all_baselines
+        if self.baselines is None:
+            return known
+        for name in self.baselines:
+            if name not in (*known, NONE):
+                raise unknown_name("baseline", name, [*known, NONE])
+        return {name: known[name] for name in self.baselines if name != NONE}
+
+    def _jobs(
+        self, grouped: GroupedData, seed: int | None, lines: Sequence[Line], baselines: Mapping[str, Baseline]
+    ) -> Iterator[Job]:
+        """The jobs of one split."""
+        split, split_label = make_split(grouped, seed)
+        train, test = grouped.divide(split)
+        self.experiment.require_points(self.points, train)
+        example, _ = self.experiment.prepare(
+            train, test, self.experiment.settings(self.points, swept=True)[0], seed or 0
+        )
+        common: dict[str, Any] = {
+            "experiment": self.experiment.name,
+            "dataset": grouped.name,
+            "split": split,
+            "split_label": split_label,
+            "preset": self.preset,
+            "seed": seed or 0,
+            "units": self.experiment.units,
+            "data_sha256": data_checksum(grouped),
+        }
+        for name, baseline in baselines.items():
+            if not baseline.applies(example):
+                continue
+            for settings in self.experiment.settings(self.points, swept=self.experiment.sweeps_baselines):
+                command = self._command(grouped.name, seed, f"--models none --baselines {name}", settings)
+                yield Job(
+                    **common, label=baseline.label, kind="baseline", model=name, settings=settings, command=command
+                )
+        for line in lines:
+            for settings in self.experiment.settings(self.points, swept=line.swept):
+                chosen = f"--models {line.name}{'' if line.linear else ' --no-linear'} --baselines none"
+                yield Job(
+                    **common,
+                    label=line.label,
+                    kind="model",
+                    model=line.model,
+                    settings=settings,
+                    command=self._command(grouped.name, seed, chosen, settings),
+                    options=self.experiment.build_options(line, settings, example.num_outputs),
+                    linear=line.linear,
+                    training=self._training(line, split, settings, seed or 0),
+                )
+
+    def _training(self, line: Line, split: Split, settings: Settings, seed: int) -> TrainingConfig:
+        num_train = settings.get("num_train", split.num_train)
+        share = num_train / split.num_train
+        return self.experiment.training(line, self.preset, split.dataset, num_train, share, self.epochs, seed)
+
+    def _command(self, dataset: str, seed: int | None, chosen: str, settings: Settings) -> str:
+        """What makes one row alone."""
+        split = "--splits trajectory" if seed is None else f"--seeds {seed}"
+        points = "".join(f" --points {value}" for value in settings.values())
+        epochs = "" if self.epochs is None else f" --epochs {self.epochs}"
+        words = f"mogul reproduce {self.experiment.name} --preset {self.preset} --datasets {dataset} {split}"
+        return f"{words} {chosen}{points}{epochs}"

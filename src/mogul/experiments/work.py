@@ -1,0 +1,128 @@
+"""The work of one job, in whatever process it runs."""
+
+import io
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from mogul.data import Dataset, Scaling
+from mogul.data.grouped import GroupedData
+from mogul.errors import MogulError
+from mogul.experiments.experiment import Experiment
+from mogul.experiments.job import NUM_DRAWS, NUM_THREADS, Job
+from mogul.experiments.measure import Part, evenly_spaced, measure, rounded
+from mogul.experiments.record import Record
+from mogul.experiments.registry import experiment
+from mogul.inputs import Latent
+from mogul.training import Fitted, History, fit
+
+MAX_LATENT_ROWS = 500
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What computes: versions of packages, and the commit."""
+
+    versions: dict[str, str]
+    commit: str | None
+
+
+def run_job(job: Job, grouped: GroupedData, provenance: Provenance) -> Record:
+    """Its record: with scores, or with the error that it ended in, so that the other jobs go on."""
+    began = time.perf_counter()
+
+    def record(**outcome: Any) -> Record:
+        shared = {each.name for each in fields(Job)} & {each.name for each in fields(Record)}
+        return Record(
+            **{name: getattr(job, name) for name in shared},
+            config=job.config,
+            **asdict(provenance),
+            seconds=round(time.perf_counter() - began, 3),
+            **outcome,
+        )
+
+    try:
+        with _quiet(), _fixed_threads():
+            return record(**_run(job, grouped))
+    except MogulError as error:
+        return record(error=str(error))
+    # Whatever it is, it belongs to this row and must not end the others.
+    except Exception as error:
+        return record(error=f"{type(error).__name__}: {error}")
+
+
+def _run(job: Job, grouped: GroupedData) -> dict[str, Any]:
+    """The fields of a record that are measured."""
+    declared = experiment(job.experiment)
+    train, test = declared.prepare(*grouped.divide(job.split), job.settings, job.seed)
+    return _run_baseline(declared, job, train, test) if job.training is None else _run_model(declared, job, train, test)
+
+
+def _run_baseline(declared: Experiment, job: Job, train: Dataset, test: Dataset) -> dict[str, Any]:
+    prediction = declared.all_baselines[job.model].fit_predict(train, test, job.seed)
+    return asdict(measure(_in_units(job, train, iter([(prediction, test.y)])), test.output_names))
+
+
+def _run_model(declared: Experiment, job: Job, train: Dataset, test: Dataset) -> dict[str, Any]:
+    fitted = fit(train, job.model, job.training, mean="linear" if job.linear else "paper", **job.options)
+    measured = asdict(measure(_in_units(job, train, fitted.predict_parts(test, NUM_DRAWS)), test.output_names))
+    if declared.scores_training:
+        known = measure(_in_units(job, train, fitted.predict_parts(train, NUM_DRAWS)), train.output_names).metrics
+        measured["metrics"] |= {f"train_{name}": known[name] for name in ("ll", "mrmse")}
+    return measured | {"curve": _curve(fitted.history), "latent": _latent(fitted)}
+
+
+def _in_units(job: Job, train: Dataset, parts: Iterator[Part]) -> Iterator[Part]:
+    """Predictions and outputs in the units of the scores, learnt on the rows that are trained on."""
+    if job.units == "original":
+        yield from parts
+        return
+    units = Scaling.of(train).outputs
+    for prediction, y in parts:
+        yield prediction.standardised(units), units.apply(y)
+
+
+def _curve(history: History) -> list[dict[str, float | int]]:
+    """Epochs of the start that was trained to the end; seconds since it began."""
+    passed = 0.0
+    curve: list[dict[str, float | int]] = []
+    for record in history.records:
+        if record.start == history.chosen_start:
+            passed += record.seconds
+            curve.append({"epoch": record.epoch, "elbo": float(f"{record.elbo:.6g}"), "seconds": round(passed, 3)})
+    return curve
+
+
+def _latent(fitted: Fitted) -> dict[str, list[Any]] | None:
+    """Where some of the training rows lie, if inputs are latent."""
+    inputs = fitted.model.inputs
+    if not isinstance(inputs, Latent):
+        return None
+    q = inputs.marginals()
+    rows = evenly_spaced(len(q.mean), MAX_LATENT_ROWS)
+    means, scales = (values.detach().double().numpy()[rows] for values in (q.mean, q.var.sqrt()))
+    return {"mean": rounded(means), "scale": rounded(scales)}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No bars or warnings from within a job: the run has one bar for all of them."""
+    with redirect_stderr(io.StringIO()):
+        yield
+
+
+@contextmanager
+def _fixed_threads() -> Iterator[None]:
+    """The same number of threads wherever a job runs, so that its sums are added up in the same order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(NUM_THREADS)
+    try:
+        with threadpool_limits(NUM_THREADS):
+            yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,125 @@
+"""The tables of an experiment as words and numbers, for a terminal, for Markdown and for LaTeX."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mogul.data.catalogue import CATALOGUE
+from mogul.experiments.paper import Published, published
+from mogul.experiments.record import Record
+from mogul.experiments.registry import EXPERIMENTS
+from mogul.report.results import in_order
+from mogul.report.summary import split_kind
+
+_DIGITS = {"ll": 2, "mrmse": 3, "crps": 4, "coverage_80": 2, "train_ll": 2}
+_HEADINGS = {
+    "ll": "test LL",
+    "mrmse": "MRMSE",
+    "crps": "CRPS",
+    "coverage_80": "in 80 % band",
+    "train_ll": "training LL",
+}
+_PAPER_HEADINGS = ["the paper's LL", "the paper's MRMSE", "LL above it, in its sd"]
+
+
+@dataclass(frozen=True)
+class ExperimentTable:
+    """A table: its title, its columns, its rows in sections (baselines, models), and what must be said below it."""
+
+    title: str
+    headings: list[str]
+    sections: dict[str, list[list[str]]]
+    note: str
+
+
+def experiment_tables(records: Iterable[Record]) -> list[ExperimentTable]:
+    """One table for each experiment, data set, kind of split and preset."""
+    tables: dict[tuple[str, str, str, str], list[Record]] = {}
+    for record in in_order(records):
+        key = record.experiment, record.dataset, split_kind(record), record.preset
+        tables.setdefault(key, []).append(record)
+    return [_table_of(some) for some in tables.values()]
+
+
+def result_line(record: Record) -> str:
+    """One job in a line, for a person who watches."""
+    words = [record.dataset, record.split_label, record.label, record.setting]
+    name = ", ".join(word for word in words if word)
+    if record.error is not None:
+        return f"{name}: failed: {record.error}"
+    return f"{name}: LL {record.metrics['ll']:.2f}  MRMSE {record.metrics['mrmse']:.3f}  ({record.seconds:.0f} s)"
+
+
+def _table_of(records: Sequence[Record]) -> ExperimentTable:
+    rows: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        rows.setdefault((record.label, record.setting), []).append(record)
+    scores = [name for name in _HEADINGS if any(name in record.metrics for record in records)]
+    swept, with_paper = any(record.settings for record in records), any(_theirs(record)[0] for record in records)
+    sections: dict[str, list[list[str]]] = {}
+    for some in rows.values():
+        section = "baselines" if some[0].kind == "baseline" else "models"
+        cells = [some[0].label, *([some[0].setting] if swept else []), *_cells(some, scores)]
+        sections.setdefault(section, []).append(cells + (_paper_cells(some) if with_paper else []))
+    headings = ["model", *(["setting"] if swept else []), *(_HEADINGS[name] for name in scores), "seconds"]
+    return ExperimentTable(_title(records), headings + _PAPER_HEADINGS * with_paper, sections, _note(records))
+
+
+def _title(records: Sequence[Record]) -> str:
+    """Data, splits, preset, units: what a number means nothing without."""
+    first = records[0]
+    declared = EXPERIMENTS[first.experiment]
+    seeds = sorted({record.seed for record in records})
+    splits = "split by trajectory"
+    if split_kind(first) == "random":
+        splits = f"random split, seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} random splits"
+    units = f"{first.config['units']} units"
+    return f"{first.dataset}: {declared.title}, {splits}, preset {first.preset}, {units}, no noise floor"
+
+
+def _note(records: Sequence[Record]) -> str:
+    entry = CATALOGUE.get(records[0].dataset)
+    failed = [result_line(record) for record in records if record.error is not None]
+    stand_in = [f"{entry.name} is {entry.is_not}."] if entry is not None and entry.stands_in_for else []
+    return " ".join([*stand_in, *failed])
+
+
+def _cells(records: Sequence[Record], scores: Sequence[str]) -> list[str]:
+    """Means over splits; spreads where there are several."""
+    done = [record for record in records if record.error is None]
+    if not done:
+        return ["failed", *[""] * len(scores)]
+    cells = [
+        _spread([record.metrics[name] for record in done if name in record.metrics], _DIGITS[name]) for name in scores
+    ]
+    return [*cells, f"{statistics.fmean(record.seconds for record in done):.0f}"]
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    if not values:
+        return ""
+    mean = f"{statistics.fmean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
+
+
+def _theirs(record: Record) -> tuple[Published | None, Published | None]:
+    """The paper's LL and MRMSE for the same line on the same data."""
+    if split_kind(record) != "random" or record.settings:
+        return None, None
+    row = record.experiment, record.dataset, record.label
+    return published(*row, "ll"), published(*row, "mrmse")
+
+
+def _paper_cells(records: Sequence[Record]) -> list[str]:
+    ll, mrmse = _theirs(records[0])
+    done = [record.metrics["ll"] for record in records if record.error is None]
+    above = ""
+    if ll is not None and ll.sd is not None and done:
+        above = f"{(statistics.fmean(done) - ll.mean) / ll.sd:+.1f}"
+    return [_said(ll, 2), _said(mrmse, 3), above]
+
+
+def _said(theirs: Published | None, digits: int) -> str:
+    if theirs is None:
+        return ""
+    return f"{theirs.mean:.{digits}f}" + ("" if theirs.sd is None else f" ± {theirs.sd:.{digits}f}")

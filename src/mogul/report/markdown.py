@@ -1,0 +1,34 @@
+"""Tables in Markdown."""
+
+from collections.abc import Iterable
+
+from mogul.report.experiment_tables import ExperimentTable
+
+
+def markdown(tables: Iterable[ExperimentTable]) -> str:
+    """All tables, each under its title."""
+    return "\n".join(_table(table) for table in tables)
+
+
+def _table(table: ExperimentTable) -> str:
+    width = len(table.headings)
+    lines = [f"### {table.title}", "", _line(table.headings), _line(["---", *["---:"] * (width - 1)])]
+    for section, rows in table.sections.items():
+        lines.append(_line([f"**{section}**", *[""] * (width - 1)]))
+        lines += [_line(row) for row in rows]
+    if table.note:
+        lines += ["", _escape(table.note)]
+    return "\n".join([*lines, ""])
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(_escape(cell) for cell in cells) + " |"
+
+
+def _escape(words: str) -> str:
+    """A bar would end a cell, a line a row; underscores and stars of section names are meant as they are.
+
+    >>> _escape("a|b")
+    'a\\\\|b'
+    """
+    return words.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,117 @@
+"""From what was asked for to jobs."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+import mogul.reproduce
+from mogul import cli
+from mogul.errors import ConfigError, DataError, UnknownNameError
+from mogul.experiments.registry import EXPERIMENTS, experiment
+from mogul.experiments.request import Request
+from mogul.experiments.split_choice import SplitChoice
+from small_jobs import small, tasks
+
+# The table of the command that this one replaces.
+MAIN = ["MOGP", "GPRN", "DGP", "SBGPRN", "N-MOGP", "N-SBGPRN", "N-DGP", "DK-N-SBGPRN", "DGP (L′ = L)", "N-DGP (L′ = L)"]
+
+
+def labels(**choices: object) -> list[str]:
+    return [job.label for job, _ in tasks(small(experiment("regression")), baselines=("least-squares",), **choices)]
+
+
+def test_without_planes_the_default_is_the_main_table() -> None:
+    assert sorted(labels(linear=False)) == sorted(["least squares", *MAIN])
+
+
+def test_the_fast_preset_runs_each_model_with_and_without_a_plane() -> None:
+    assert labels(models=("mogp",)) == ["least squares", "MOGP", "MOGP + linear"]
+    assert labels(models=("mogp",), preset="paper") == ["least squares", "MOGP"]
+    assert labels(models=("mogp",), preset="paper", linear=True) == ["least squares", "MOGP", "MOGP + linear"]
+    assert labels(models=("mogp+linear",), linear=False) == ["least squares", "MOGP + linear"]
+
+
+def test_lines_are_chosen_by_name_and_by_group_and_run_once() -> None:
+    assert labels(models=("n-mogp-leaky", "n-dgp-same-sherf"), linear=False) == [
+        "least squares",
+        "N-MOGP (leaky)",
+        "N-DGP (L′ = L, sherf)",
+    ]
+    assert len(labels(models=("table-4",), linear=False)) == 1 + 6
+    assert len(labels(models=("table-4", "mogp"), linear=False)) == 1 + 6
+    assert len(labels(models=("all",), linear=False)) == 1 + 26
+
+
+def test_jobs_are_a_product() -> None:
+    splits = SplitChoice((0, 4), by_trajectory=True)
+    jobs = [job for job, _ in tasks(small(experiment("regression")), models=("mogp",), linear=False, splits=splits)]
+    assert {job.split_label for job in jobs} == {"random 0", "random 4", "by trajectory"}
+    assert {job.seed for job in jobs} == {0, 4}
+    assert {(job.training.seed, job.seed) for job in jobs if job.training} == {(0, 0), (4, 4)}
+    assert len({job.slug for job in jobs}) == len(jobs)
+
+
+def test_quick_jobs_come_first() -> None:
+    kinds = [job.kind for job, _ in tasks(small(experiment("regression")), models=("mogp",))]
+    assert kinds == sorted(kinds)
+
+
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+@pytest.mark.parametrize("epochs", [None, 2])
+def test_the_command_of_a_job_makes_that_job_alone(
+    name: str, epochs: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    chosen = experiment(name) if name == "synthetic" else small(experiment(name))
+    monkeypatch.setitem(EXPERIMENTS, name, chosen)
+    asked: list[Request] = []
+    monkeypatch.setattr(mogul.reproduce, "reproduce", lambda request, out, jobs: asked.append(request) or 0)
+    points = {"small-data": (10, 20), "missing-outputs": (0, 2)}.get(name)
+    splits = SplitChoice((1,)) if name == "synthetic" else SplitChoice((1,), by_trajectory=True)
+    jobs = [job for job, _ in tasks(chosen, splits=splits, points=points, epochs=epochs)]
+    for job in jobs:
+        monkeypatch.setattr(sys, "argv", [*shlex.split(job.command), "--out", str(tmp_path)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == 0
+        assert [found for found, _ in asked.pop().tasks()] == [job]
+
+
+@pytest.mark.parametrize(
+    ("choices", "error", "message"),
+    [
+        ({"models": ("mogq",)}, UnknownNameError, "model must be one of main, .*Did you mean 'mogp'"),
+        ({"baselines": ("least-square",)}, UnknownNameError, "Did you mean 'least-squares'"),
+        ({"models": ("none",), "baselines": ("none",)}, ConfigError, "must be something to run"),
+        ({"epochs": 0}, ConfigError, "epochs must be at least 1"),
+        ({"points": (3,)}, ConfigError, "regression sweeps nothing"),
+    ],
+)
+def test_mistakes_are_found_before_any_work(choices: dict[str, object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        tasks(small(experiment("regression")), **choices)
+
+
+@pytest.mark.parametrize(
+    ("name", "points", "message"),
+    [
+        ("small-data", (41,), "must be from 2 to 40 for these data; got 41"),
+        ("missing-outputs", (4,), "must be from 0 to 3 for these data; got 4"),
+        ("hidden-units", (0,), "must be from 1 to"),
+    ],
+)
+def test_points_must_suit_the_data(name: str, points: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        tasks(small(experiment(name)), points=points)
+
+
+def test_data_that_are_not_there_are_told_of(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'kuka'"):
+        tasks(experiment("regression"), datasets=("kuca",), folder=tmp_path)
+    with pytest.raises(DataError, match="does not exist"):
+        tasks(experiment("regression"), datasets=("kuka",), folder=tmp_path)
+    with pytest.raises(UnknownNameError, match="must be one of radial-cosine; got 'kuka'"):
+        tasks(experiment("synthetic"), datasets=("kuka",))
+    with pytest.raises(DataError, match="needs at least two groups"):
+        tasks(experiment("synthetic"), splits=SplitChoice((), by_trajectory=True))

@@ -1,0 +1,129 @@
+"""One job at a time."""
+
+import json
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from mogul.data import Scaling
+from mogul.data.grouped import GroupedData
+from mogul.experiments.baselines import BASELINES, LeastSquares
+from mogul.experiments.job import NUM_DRAWS, Job
+from mogul.experiments.record import METRICS, Record
+from mogul.experiments.registry import EXPERIMENTS, experiment
+from mogul.experiments.work import Provenance, run_job
+from mogul.metrics import score
+from mogul.training import fit
+from small_jobs import NAMES, small, tasks
+
+PROVENANCE = Provenance({"mogul": "0"}, "abc")
+
+
+def job_of(name: str, label: str, **choices: object) -> tuple[Job, GroupedData]:
+    return next(task for task in tasks(small(experiment(name)), **choices) if task[0].label == label)
+
+
+def run(job: Job, grouped: GroupedData) -> Record:
+    record = run_job(job, grouped, PROVENANCE)
+    assert record.error is None, record.error
+    json.dumps(record.to_json(), allow_nan=False)
+    return record
+
+
+def test_a_baseline_is_scored_in_standardised_units() -> None:
+    job, grouped = job_of("regression", "least squares")
+    record = run(job, grouped)
+    train, test = grouped.split(0)
+    units = Scaling.of(train).outputs
+    scores = score([(LeastSquares.fit(train).predict(test.x).standardised(units), units.apply(test.y))])
+    assert (record.metrics["ll"], record.metrics["mrmse"]) == (scores.ll, scores.mrmse)
+    assert set(record.metrics) == set(METRICS)
+    assert record.per_output["names"] == NAMES
+    assert record.kind == "baseline"
+    assert record.curve == []
+    assert (record.versions, record.commit, record.slug) == ({"mogul": "0"}, "abc", job.slug)
+
+
+@pytest.mark.parametrize("linear", [False, True])
+def test_a_model_scores_as_a_fit_by_hand(linear: bool) -> None:
+    job, grouped = job_of("regression", "N-MOGP + linear" if linear else "N-MOGP", epochs=2)
+    record = run(job, grouped)
+    train, test = grouped.split(0)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    fitted = fit(train, "n-mogp", job.training, mean="linear" if linear else "paper")
+    scores = fitted.evaluate(test, standardised=True, num_samples=NUM_DRAWS)
+    torch.set_num_threads(threads)
+    assert record.metrics["ll"] == pytest.approx(scores.ll, abs=1e-9)
+    assert record.metrics["crps"] == pytest.approx(scores.crps, abs=1e-9)
+    assert [point["epoch"] for point in record.curve] == list(range(len(fitted.history.elbo)))
+    assert record.curve[0]["elbo"] == pytest.approx(fitted.history.elbo[0], rel=1e-5)
+    assert record.curve[-1]["seconds"] >= record.curve[0]["seconds"]
+    assert record.config["mean"] == ("linear" if linear else "paper")
+    assert record.config["training"]["batch_size"] == job.training.batch_size
+
+
+def test_latent_inputs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mogul.experiments.work.NUM_DRAWS", 50)
+    record = run(*job_of("unsupervised", "MOGP-LVM"))
+    assert np.shape(record.latent["mean"]) == np.shape(record.latent["scale"]) == (40, 4)
+    assert np.min(record.latent["scale"]) > 0
+    assert len(record.per_output["names"]) == 7
+
+
+def test_small_data_also_score_the_training_rows() -> None:
+    record = run(*job_of("small-data", "MOGP", points=(12,), linear=False))
+    assert set(record.metrics) == {*METRICS, "train_ll", "train_mrmse"}
+    assert record.settings == {"num_train": 12}
+    assert record.setting == "num_train=12"
+
+
+def test_rows_with_gaps_can_be_learnt_from() -> None:
+    run(*job_of("missing-outputs", "N-MOGP", points=(2,), linear=False))
+
+
+def test_the_synthetic_experiment_keeps_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mogul.experiments.synthetic.NUM_TRAIN", 20)
+    oracle = next(task for task in tasks(experiment("synthetic"), models=("none",)) if task[0].model == "oracle")
+    record = run(*oracle)
+    assert record.metrics["mrmse"] == pytest.approx(0.1, rel=0.05)
+    assert record.config["units"] == "original"
+
+
+def test_a_job_that_fails_is_recorded_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_down(*arguments: object) -> None:
+        raise ZeroDivisionError("nothing left")
+
+    job, grouped = job_of("regression", "least squares")
+    broken = replace(BASELINES["least-squares"], fit_predict=break_down)
+    monkeypatch.setitem(BASELINES, "least-squares", broken)
+    record = run_job(job, grouped, PROVENANCE)
+    assert record.error == "ZeroDivisionError: nothing left"
+    assert record.metrics == {}
+    assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record
+
+
+def test_an_error_of_ours_is_told_as_it_is() -> None:
+    job, grouped = job_of("regression", "MOGP", linear=False)
+    record = run_job(replace(job, options={"num_latents": 0}), grouped, PROVENANCE)
+    assert record.error.startswith("num_latents must be at least 1; got 0.")
+
+
+def test_a_job_leaves_threads_and_standard_error_as_they_were(capfd: pytest.CaptureFixture[str]) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    stderr = sys.stderr
+    try:
+        run(*job_of("regression", "MOGP", linear=False))
+        assert torch.get_num_threads() == threads + 1
+    finally:
+        torch.set_num_threads(threads)
+    assert sys.stderr is stderr
+    assert capfd.readouterr().err == ""
+
+
+def test_experiments_are_found_by_the_name_in_the_job() -> None:
+    assert all(experiment(name) is EXPERIMENTS[name] for name in EXPERIMENTS)

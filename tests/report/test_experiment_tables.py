@@ -1,0 +1,120 @@
+"""Tables for a terminal, Markdown and LaTeX."""
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from mogul.experiments.record import Record
+from mogul.report.experiment_tables import ExperimentTable, experiment_tables, result_line
+from mogul.report.latex import escape, latex
+from mogul.report.markdown import markdown
+from mogul.report.tables import experiment_table
+from small_jobs import record
+
+
+@pytest.fixture
+def records() -> list[Record]:
+    return [
+        record("N-DGP (L′ = L)", 0, metrics={"ll": 24.0, "mrmse": 0.1}),
+        record("N-DGP (L′ = L)", 1, metrics={"ll": 25.0, "mrmse": 0.1}),
+        record("MOGP + linear", 0, metrics={"ll": 40.0, "mrmse": 0.2}),
+        record("least squares", 0, kind="baseline", metrics={"ll": 34.4, "mrmse": 0.174}),
+        replace(record("GPRN", 0), metrics={}, error="GPs_failed: 50 % & more | {x}"),
+    ]
+
+
+def only(records: list[Record]) -> ExperimentTable:
+    (table,) = experiment_tables(records)
+    return table
+
+
+def test_a_title_says_data_split_preset_units_and_noise_floor(records: list[Record]) -> None:
+    assert only(records).title == "kuka: regression, 2 random splits, preset fast, standardised units, no noise floor"
+    alone = only([record("MOGP", 3)])
+    assert alone.title == "kuka: regression, random split, seed 3, preset fast, standardised units, no noise floor"
+    assert "split by trajectory" in only([record("MOGP", None)]).title
+
+
+def test_baselines_come_first_and_the_papers_numbers_last(records: list[Record]) -> None:
+    table = only(records)
+    assert list(table.sections) == ["baselines", "models"]
+    assert [row[0] for row in table.sections["baselines"]] == ["least squares"]
+    rows = {row[0]: dict(zip(table.headings, row, strict=True)) for row in table.sections["models"]}
+    deep = rows["N-DGP (L′ = L)"]
+    assert deep["test LL"] == "24.50 ± 0.71"
+    assert deep["the paper's LL"] == "23.69 ± 0.23"
+    assert deep["the paper's MRMSE"] == "0.103 ± 0.004"
+    assert deep["LL above it, in its sd"] == "+3.5"
+    assert rows["MOGP + linear"]["the paper's LL"] == ""
+    assert rows["GPRN"]["test LL"] == "failed"
+    assert "GPs_failed" in table.note
+
+
+def test_a_stand_in_says_so_and_has_no_column_of_the_papers() -> None:
+    table = only([record("MOGP", 0, dataset="halfcheetah")])
+    assert "not the paper's MuJoCo set" in table.note
+    assert not any("paper" in heading for heading in table.headings)
+
+
+def test_a_sweep_has_a_column_for_what_is_swept_and_training_scores_one_of_theirs() -> None:
+    sweep = {"experiment": "small-data", "dataset": "rhythmic-arm"}
+    records = [record("MOGP", 0, settings={"num_train": n}, metrics={"train_ll": 3.0}, **sweep) for n in (1000, 250)]
+    table = only(records)
+    assert table.headings[:2] == ["model", "setting"]
+    assert [row[1] for row in table.sections["models"]] == ["num_train=250", "num_train=1000"]
+    assert "training LL" in table.headings
+
+
+def test_each_data_set_split_kind_and_preset_has_its_table() -> None:
+    records = [record("MOGP", 0), record("MOGP", None), record("MOGP", 0, preset="paper")]
+    records.append(record("MOGP", 0, dataset="f-baxter"))
+    assert len(experiment_tables(records)) == 4
+
+
+def test_a_job_is_told_in_a_line(records: list[Record]) -> None:
+    assert result_line(records[0]) == "kuka, random 0, N-DGP (L′ = L): LL 24.00  MRMSE 0.100  (12 s)"
+    assert result_line(records[-1]) == "kuka, random 0, GPRN: failed: GPs_failed: 50 % & more | {x}"
+
+
+def test_markdown_has_as_many_cells_in_every_line(records: list[Record]) -> None:
+    text = markdown(experiment_tables(records))
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    counts = {len(re.split(r"(?<!\\)\|", row)) - 2 for row in rows}
+    assert counts == {len(only(records).headings)}
+    assert set(rows[1].replace(" ", "")) == set("|-:")
+    assert "24.50 ± 0.71" in text
+    assert r"more \| {x}" in text
+
+
+def test_latex_is_well_formed(records: list[Record]) -> None:
+    text = latex([*experiment_tables(records), *experiment_tables([record("MOGP", None)])])
+    assert text.isascii()
+    opened, closed = re.findall(r"\\begin\{(\w+)\}", text), re.findall(r"\\end\{(\w+)\}", text)
+    assert opened == ["table", "tabular"] * 2
+    assert closed == ["tabular", "table"] * 2
+    plain = re.sub(r"\\[{}]", "", text)
+    assert plain.count("{") == plain.count("}")
+    assert len(re.findall(r"(?<!\\)\$", text)) % 2 == 0
+    first = text.split(r"\end{table}")[0]
+    columns = len(only(records).headings)
+    assert rf"\begin{{tabular}}{{l{'r' * (columns - 1)}}}" in first
+    rows = [line for line in first.splitlines() if line.endswith(r"\\") and not line.startswith(r"\multicolumn")]
+    assert {len(re.split(r"(?<!\\)&", row)) for row in rows} == {columns}
+    assert r"50 \% \& more | \{x\}" in first
+
+
+def test_signs_that_latex_would_read_are_escaped() -> None:
+    assert escape("a_b & c% #1 $x {y} ~ ^ \\") == (
+        r"a\_b \& c\% \#1 \$x \{y\} \textasciitilde{} \textasciicircum{} \textbackslash{}"
+    )
+
+
+def test_the_terminal_prints_the_same_rows(records: list[Record]) -> None:
+    console = Console(file=io.StringIO(), width=200, color_system=None)
+    console.print(experiment_table(only(records)))
+    text = console.file.getvalue()
+    assert "24.50 ± 0.71" in text
+    assert text.index("least squares") < text.index("N-DGP (L′ = L)")

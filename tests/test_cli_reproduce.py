@@ -1,0 +1,182 @@
+"""`mogul reproduce`: killed and started again, side by side and one by one, the results are the same."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from mogul.experiments import synthetic
+from mogul.experiments.registry import EXPERIMENTS, experiment
+from small_jobs import small
+from terminal import Outcome, assert_refused, command
+
+# Of few rows, in a process of its own; the data are drawn there and sent to the workers.
+SCRIPT = """
+import sys
+from mogul.experiments import synthetic
+synthetic.NUM_TRAIN, synthetic.NUM_TEST = 60, 40
+from mogul.cli import main
+main()
+"""
+SMALL = ["reproduce", "synthetic", "--splits", "2", "--epochs", "2", "--no-linear", "--baselines", "mean"]
+NUM_MODEL_JOBS = 4
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """`mogul reproduce` in an empty folder, with no data folder named."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MOGUL_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    return command(monkeypatch, capsys, "reproduce")
+
+
+@pytest.fixture
+def arm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The regression experiment on a few rows."""
+    monkeypatch.setitem(EXPERIMENTS, "regression", small(experiment("regression")))
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    call = [sys.executable, "-c", SCRIPT, *SMALL, *words]
+    return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+
+
+def models_done(folder: Path) -> int:
+    return sum("mogp" in path.name for path in (folder / "jobs").glob("*.json"))
+
+
+def test_killed_half_way_and_started_again_it_ends_as_an_undisturbed_run(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = start("--out", str(tmp_path / "killed"), "--jobs", "1")
+    while models_done(tmp_path / "killed") == 0:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert 0 < models_done(tmp_path / "killed") < NUM_MODEL_JOBS
+    assert not (tmp_path / "killed" / "results.csv").exists()
+    stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "killed" / "jobs").glob("*.json")}
+    # The rest two at a time, in processes of their own.
+    again = start("--out", str(tmp_path / "killed"), "--jobs", "2")
+    printed, errors = again.communicate(timeout=300)
+    assert again.returncode == 0, errors
+    assert "N-MOGP" in printed
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())  # what was done was not redone
+    # Undisturbed, one by one, in this process.
+    monkeypatch.setattr(synthetic, "NUM_TRAIN", 60)
+    monkeypatch.setattr(synthetic, "NUM_TEST", 40)
+    assert run(*SMALL[1:], "--out", "whole", "--jobs", "1").code == 0
+    for name in ("results.csv", "summary.csv"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    written = {path.name for path in (tmp_path / "whole").iterdir()}
+    assert {"jobs", "results.csv", "summary.csv", "timings.csv", "tables.md", "tables.tex"} <= written
+
+
+@pytest.mark.usefixtures("arm")
+def test_a_run_prints_its_table_and_writes_its_records(run, tmp_path: Path) -> None:
+    outcome = run("regression", "--models", "mogp", "--epochs", "1", "--jobs", "1", "--out", "here")
+    assert outcome.code == 0, outcome.err
+    for part in ("least squares", "MOGP + linear", "the paper's LL", "15.64 ± 0.40", "no noise floor", "results.csv"):
+        assert part in outcome.out
+    records = [json.loads(path.read_text()) for path in (tmp_path / "here" / "jobs").glob("*.json")]
+    assert {"MOGP", "MOGP + linear", "least squares"} <= {record["label"] for record in records}
+    for record in records:
+        assert record["error"] is None
+        assert {"mogul", "torch", "gpytorch", "numpy"} <= set(record["versions"])
+        assert record["command"].startswith("mogul reproduce regression --preset fast --datasets kuka --seeds 0")
+    frame = pd.read_csv(tmp_path / "here" / "results.csv", keep_default_na=False)
+    assert len(frame) == 6 * len(records)
+
+
+@pytest.mark.usefixtures("arm")
+def test_a_folder_collects_the_results_of_several_commands(run, tmp_path: Path) -> None:
+    words = ["regression", "--models", "none", "--jobs", "1", "--out", "here"]
+    assert run(*words, "--baselines", "mean").code == 0
+    second = run(*words, "--baselines", "least-squares", "--splits", "random:2,trajectory")
+    assert second.code == 0
+    assert "mean" not in [line.split("│")[0].strip(" │") for line in second.out.splitlines()]
+    frame = pd.read_csv(tmp_path / "here" / "results.csv", keep_default_na=False)
+    assert set(frame.label) == {"mean", "least squares"}
+    assert set(frame.split) == {"random 0", "random 1", "by trajectory"}
+
+
+@pytest.mark.usefixtures("arm")
+def test_another_configuration_is_refused_and_changes_nothing(run, tmp_path: Path) -> None:
+    words = ["regression", "--models", "mogp", "--baselines", "none", "--no-linear", "--jobs", "1", "--out", "here"]
+    assert run(*words, "--epochs", "1").code == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "here").rglob("*") if path.is_file()}
+    assert_refused(run(*words, "--epochs", "2"), "training.epochs = 1, and 2 was asked for", "Choose another --out")
+    assert {path: path.read_bytes() for path in (tmp_path / "here").rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.usefixtures("arm")
+def test_a_job_that_fails_does_not_stop_the_others(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise MemoryError("too large")
+
+    words = ["regression", "--models", "mogp", "--baselines", "mean", "--jobs", "1", "--epochs", "1"]
+    with monkeypatch.context() as patch:
+        patch.setattr("mogul.experiments.work.fit", fail)
+        outcome = run(*words)
+    assert outcome.code == 1
+    assert "MOGP: failed: MemoryError: too large" in outcome.err
+    assert "2 of the jobs failed" in outcome.err
+    assert "Traceback" not in outcome.err
+    frame = pd.read_csv(tmp_path / "mogul-results" / "results.csv", keep_default_na=False)
+    assert set(frame.label) == {"mean"}
+    assert run(*words).code == 0  # what failed is tried again
+    frame = pd.read_csv(tmp_path / "mogul-results" / "results.csv", keep_default_na=False)
+    assert set(frame.label) == {"mean", "MOGP", "MOGP + linear"}
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["nonsense"], "experiment must be one of synthetic, regression"),
+        (["regresion"], "Did you mean 'regression'"),
+        (["regression", "--preset", "quick"], "preset must be one of fast, paper"),
+        (["regression", "--models", "mogq"], "model must be one of"),
+        (["regression", "--models", "mogp,"], "--models must be names with commas"),
+        (["regression", "--baselines", "nothing"], "baseline must be one of"),
+        (["regression", "--epochs", "0"], "epochs must be at least 1"),
+        (["regression", "--jobs", "0"], "--jobs must be at least 1"),
+        (["regression", "--splits", "some"], "--splits must be a number"),
+        (["regression", "--seeds", "x"], "--seeds must be different whole numbers"),
+        (["regression", "--points", "3"], "sweeps nothing"),
+        (["regression"], "Set MOGUL_DATA"),
+        (["regression", "--data-dir", "nowhere", "--datasets", "kuca"], "Did you mean 'kuka'"),
+        (["regression", "--data-dir", "nowhere"], "does not exist"),
+        (["regression", "--out", "taken"], "taken is a file"),
+    ],
+)
+def test_mistakes_are_one_line_and_nothing_is_written(run, tmp_path: Path, words: list[str], part: str) -> None:
+    (tmp_path / "taken").write_text("mine")
+    assert_refused(run(*words), part)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_help_says_what_can_be_asked_for(run) -> None:
+    outcome: Outcome = run("--help")
+    assert outcome.code == 0
+    for option in (
+        "--preset",
+        "--models",
+        "--datasets",
+        "--splits",
+        "--seeds",
+        "--jobs",
+        "--out",
+        "--epochs",
+        "--data-dir",
+    ):
+        assert option in outcome.out
+    for name in EXPERIMENTS:
+        assert name in outcome.out
