@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from inspect import signature
+from typing import get_args
 
 import torch
 from jaxtyping import Float
@@ -19,7 +20,7 @@ from mogul.heads import Identity
 from mogul.model import Model
 from mogul.nonlinearities import Nonlinearity
 from mogul.output_mean import OutputMean
-from mogul.plan import Plan
+from mogul.plan import NoiseName, Plan
 from mogul.priors import MeanName, Solver
 
 
@@ -113,6 +114,7 @@ FAMILIES: dict[str, Recipe] = {
 # Section 5.4: latent dimension, GPs and inducing points of every model with latent inputs.
 LATENT_INPUTS, LATENT_GPS, LATENT_INDUCING = 4, 4, 200
 TOP_INDUCING, MIXING_INDUCING = 100, 100
+NOISE_INDUCING, NOISE_RANK = 100, 2
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,11 @@ def build(
     solver: Solver | None = None,
     latent_mean: MeanName | None = None,
     output_mean: OutputMean | None = None,
+    noise: NoiseName = "constant",
+    noise_floor: float | None = None,
+    num_noise_latents: int | None = None,
+    num_noise_inducing: int = NOISE_INDUCING,
+    noise_rank: int = NOISE_RANK,
 ) -> Model:
     """The model of this name at a random start, in the precision of x; sizes are the paper's unless given.
 
@@ -189,6 +196,13 @@ def build(
         solver: how K_zz^{-1/2} is applied; Cholesky by default.
         latent_mean: mean functions of the latent GPs; the paper's choice for each model by default.
         output_mean: what the head is added to; nothing by default.
+        noise: "constant" is the paper's; "net" and "gp" have a log variance that depends on x, by a net or by GPs of
+            their own; "student-t" has heavy tails; "low-rank" is correlated across outputs.
+        noise_floor: the least standard deviation of the noise, as a share of an output's scale: 1e-4, but 0 for
+            constant noise.
+        num_noise_latents: the number of GPs of gp noise; ⌈P/2⌉.
+        num_noise_inducing: that of their inducing points.
+        noise_rank: the rank of what outputs of low-rank noise share.
     """
     parsed = Name.parse(name)
     require_positive(num_outputs=num_outputs)
@@ -200,6 +214,7 @@ def build(
             f"layers must be two or more, of a deep model; got {len(layers)} for {name}. "
             "Use num_latents and num_inducing for models of one layer."
         )
+    _check_noise(noise, noise_floor)
     papers = recipe.latent_nonlinearity if parsed.latent else recipe.nonlinearity
     chosen = papers if nonlinearity is None else nonlinearity
     hidden = recipe.latent_hidden if parsed.latent else recipe.hidden_per_output * num_outputs
@@ -210,6 +225,9 @@ def build(
         "num_hidden": _default(num_hidden, hidden),
         "num_inducing": _default(num_inducing, inducing),
         "num_mixing_inducing": num_mixing_inducing,
+        "num_noise_latents": _default(num_noise_latents, math.ceil(num_outputs / 2)),
+        "num_noise_inducing": num_noise_inducing,
+        "noise_rank": noise_rank,
     }
     top = _default(num_top_latents, math.ceil(3 * num_outputs / 4))
     require_positive(**sizes, num_top_latents=top, num_top_inducing=num_top_inducing)
@@ -225,6 +243,9 @@ def build(
         correlated_mixing=correlated_mixing,
         solver=solver,
         latent_mean=latent_mean,
+        noise=noise,
+        noise_floor=noise_floor,
+        output_scale=x.new_ones(num_outputs) if output_mean is None else output_mean.scale.to(x),
         generator=generator,
     )
     model = recipe.compose(plan)
@@ -242,6 +263,13 @@ def _checked(layers: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, int],
     for number, (num_latents, num_inducing) in enumerate(layers or (), start=1):
         require_positive(**{f"GPs of layer {number}": num_latents, f"inducing points of layer {number}": num_inducing})
     return tuple(layers or ())
+
+
+def _check_noise(noise: NoiseName, floor: float | None) -> None:
+    if noise not in get_args(NoiseName):
+        raise unknown_name("noise", noise, get_args(NoiseName))
+    if floor is not None and not 0 <= floor < math.inf:
+        raise ConfigError(f"noise_floor must be 0 or more; got {floor}. 1e-4 is a share of an output's scale.")
 
 
 def _default(value: int | None, otherwise: int) -> int:
