@@ -55,7 +55,7 @@ class Model(nn.Module):
 
     def noise_var(self, x: Float[Tensor, "*S N D"], generator: torch.Generator) -> Float[Tensor, "*T P"]:
         """The variance of each output's noise: at each x, or once where it is the same; averaged over draws of x."""
-        return self.mean.scale.square() * self.head.noise(x, generator).pooled_var()
+        return self.mean.scale.square() * self.head.noise.forward(x, generator).pooled_var()
 
     def sample_joint(
         self, x: Float[Tensor, "N D"], num_samples: int, generator: torch.Generator

@@ -32,7 +32,7 @@ class Prediction:
     var: Float[Array, "N P"]
     component_mean: Float[Array, "S N P"]
     component_var: Float[Array, "S N P"]
-    joint: Independent = field(default_factory=Independent)
+    joint: Independent = field(default_factory=Independent, kw_only=True)
 
     @property
     def std(self) -> Float[Array, "N P"]:
@@ -46,7 +46,7 @@ class Prediction:
             self.var * units.scale**2,
             units.undo(self.component_mean),
             self.component_var * units.scale**2,
-            self.joint.rescaled(units.scale),
+            joint=self.joint.rescaled(units.scale),
         )
 
     def standardised(self, units: Standardiser) -> "Prediction":
@@ -60,7 +60,7 @@ class Prediction:
             self.var[index],
             self.component_mean[:, index],
             self.component_var[:, index],
-            self.joint.rows(index),
+            joint=self.joint.rows(index),
         )
 
     def outputs(self, index: slice | Int[IntArray, "B"]) -> "Prediction":
@@ -70,7 +70,7 @@ class Prediction:
             self.var[:, index],
             self.component_mean[..., index],
             self.component_var[..., index],
-            self.joint.outputs(index),
+            joint=self.joint.outputs(index),
         )
 
     def component_log_density(self, y: Float[Array, "N P"]) -> Float[Array, "S N"]:
@@ -149,7 +149,7 @@ def predict(model: Model, x: Float[torch.Tensor, "*S N D"], num_samples: int, ge
         np.concatenate([part.var for part in parts]),
         np.concatenate([part.component_mean for part in parts], axis=1),
         np.concatenate([part.component_var for part in parts], axis=1),
-        first.joined(others),
+        joint=first.joined(others),
     )
 
 
@@ -167,7 +167,7 @@ def _predict_rows(
         _numpy(moments.var + unit.square() * noise.pooled_var()),
         _numpy(components.mean),
         _numpy(components.var + drawn),
-        noise.joint(components.var, unit),
+        joint=noise.joint(components.var, unit),
     )
 
 

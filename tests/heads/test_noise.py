@@ -158,11 +158,6 @@ def test_gp_noise_returns_to_its_prior_far_from_the_data_and_a_net_does_not(gene
     assert (near.spread < far.spread).all()
 
 
-def test_gps_of_a_noise_that_learn_their_means_are_refused(generator):
-    with pytest.raises(ConfigError, match="must have zero means"):
-        GPNoise(IndependentGPs(rbf(2, 2), torch.zeros(3, 2), 2), 3, generator)
-
-
 def test_two_degrees_of_freedom_and_a_rank_of_zero_are_refused(generator):
     with pytest.raises(ConfigError, match=r"dof must be above 2.*; got 2"):
         StudentTNoise(2, dof=2.0)

@@ -79,7 +79,8 @@ class LowRankLaw(NoiseLaw):
         whitened = torch.linalg.solve_triangular(root, projected.unsqueeze(-1), upper=False)
         misfit = (precision * gap.square()).sum(-1) - whitened.square().sum((-2, -1))
         log_det = (observed * diagonal.log()).sum(-1) + 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return -0.5 * (observed.sum(-1) * math.log(2 * math.pi) + log_det + misfit)
+        log_density: Tensor = -0.5 * (observed.sum(-1) * math.log(2 * math.pi) + log_det + misfit)
+        return log_density
 
     def _left_over(self, gap: Tensor, observed: Tensor, diagonal: Tensor) -> Tensor:
         """E (gap − U z)² under q(z)."""

@@ -128,7 +128,7 @@ class GPNoise(Noise):
     """Gaussian noise whose log variances mix a few sparse GPs: g(x) = W F(x) − log β, back to its prior far from data.
 
     Args:
-        gps: the latent GPs F, with zero means.
+        gps: the latent GPs F, with zero means: the level is theirs.
         num_outputs: the number P of outputs.
         generator: draws the start of W.
         var: the variance's start.
@@ -155,10 +155,6 @@ class GPNoise(Noise):
         weight_scale: float = 1.0,
     ) -> None:
         super().__init__(num_outputs, var=var, floor=floor)
-        if any(True for _ in gps.mean.parameters()):
-            raise ShapeError(
-                "The GPs of a noise must have zero means; these learn theirs. Build them with mean='zero'."
-            )
         self.gps = gps
         self.numbers_per_point = gps.variational_mean.numel()
         self.weight_scale = weight_scale

@@ -64,7 +64,7 @@ class Fitted:
         rows = self._standardised(x)
         shape = torch.Size([num_samples, len(rows), len(self.output_names)])
         with torch.no_grad():
-            law, unit = self.model.head.noise(rows, generator), self.model.mean.scale
+            law, unit = self.model.head.noise.forward(rows, generator), self.model.mean.scale
             var = (unit.square() * law.draw_var(shape, generator)).expand(shape)
             joint = law.joint(torch.zeros_like(var), unit).rescaled(self.scaling.outputs.scale)
         std = self.scaling.outputs.scale * np.sqrt(var.double().cpu().numpy())
