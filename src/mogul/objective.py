@@ -157,8 +157,10 @@ class Predictive(Objective):
     def misfit(
         self, noise: NoiseLaw, target: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
     ) -> Float[Tensor, "*S N P"]:
-        """That of the predictive log likelihood, given each draw."""
-        return noise.predictive_misfit(target, observed, signal)
+        """That of the predictive log likelihood, where draws count by what they say of the row."""
+        each = noise.log_density(target, observed, signal).reshape(-1, len(target))
+        misfit = noise.predictive_misfit(target, observed, signal).reshape(-1, *target.shape)
+        return (torch.softmax(each, 0).unsqueeze(-1) * misfit).sum(0)
 
 
 _OBJECTIVES: dict[str, type[Objective]] = {"elbo": Elbo, "predictive": Predictive}

@@ -163,7 +163,7 @@ def test_a_component_of_a_prediction_has_the_density_of_the_law(kind, scale):
         var = signal_var + unit.square() * law.draw_var(signal_var.shape, torch.Generator().manual_seed(1))
         y = torch.where(OBSERVED, Y, math.nan) * unit
         found = joint.log_density(y.numpy(), (unit * SIGNAL.mean)[None].numpy(), var.numpy())[0]
-        expected = law.log_density(Y, OBSERVED, SIGNAL) - OBSERVED.sum(1) * math.log(scale)
+        expected = law.log_density(Y, OBSERVED, SIGNAL) - OBSERVED.double().sum(1) * math.log(scale)
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-10, atol=1e-10)
 
 
@@ -181,17 +181,18 @@ class TestLogNormal:
             found = law.expected_log_density(Y, OBSERVED, SIGNAL)
         assert ((found - total.mean(0)).abs() <= 5 * total.std(0) / NUM_DRAWS**0.5 + 1e-12).all()
 
-    def test_with_a_floor_it_is_a_close_lower_bound(self):
-        law = law_of("gp", floor=0.6)
+    @pytest.mark.parametrize(("floor", "gap"), [(0.1, 0.1), (0.6, 2.0)])
+    def test_with_a_floor_it_is_a_lower_bound_and_close_for_a_small_one(self, floor, gap):
+        law = law_of("gp", floor)
         generator = torch.Generator().manual_seed(6)
         with torch.no_grad():
             log_var = Marginals(law.relative - law.log_precision, law.spread).sample(NUM_DRAWS, generator)
             signal = SIGNAL.sample(NUM_DRAWS, generator)
-            each = torch.distributions.Normal(signal, (log_var.exp() + 0.36).sqrt()).log_prob(Y)
+            each = torch.distributions.Normal(signal, (log_var.exp() + floor**2).sqrt()).log_prob(Y)
             total = torch.where(OBSERVED, each, 0.0).sum(-1)
             found = law.expected_log_density(Y, OBSERVED, SIGNAL)
         assert (found <= total.mean(0) + 5 * total.std(0) / NUM_DRAWS**0.5).all()
-        assert (total.mean(0) - found).max() < 0.3
+        assert (total.mean(0) - found).max() < gap
 
     @with_and_without_floor
     def test_gps_without_variance_are_constant_noise(self, floor):
@@ -243,14 +244,15 @@ class TestStudentT:
         for fit, tolerance in ((law.expected_log_density, 1e-12), (law.log_density, 1e-4)):
             np.testing.assert_allclose(fit(Y, OBSERVED, SURE).detach().numpy(), expected, atol=tolerance)
 
-    @pytest.mark.parametrize("dof", [2.1, 3.0, 10.0, 200.0])
-    @pytest.mark.parametrize("gap", [0.0, 1.0, 5.0, 40.0])
-    def test_quadrature_over_the_scales_is_close_out_to_the_tails(self, dof, gap):
+    @pytest.mark.parametrize(("dof", "far"), [(2.1, 100.0), (3.0, 50.0), (10.0, 20.0), (200.0, 8.0)])
+    @pytest.mark.parametrize("share", [0.0, 0.02, 0.1, 0.5, 1.0])
+    def test_quadrature_over_the_scales_is_close_out_to_the_tails(self, dof, far, share):
+        gap = share * far
         noise = StudentTNoise(1, dof=dof, floor=0.0).double()
         sure = Marginals(torch.zeros(1, 1).double(), torch.zeros(1, 1).double())
         found = noise(X, torch.Generator()).log_density(torch.full((1, 1), gap).double(), torch.ones(1, 1).bool(), sure)
         expected = stats.t(dof).logpdf(gap)
-        assert found.item() == pytest.approx(expected, abs=2e-3 * max(1.0, -expected) if gap > 5 else 2e-4)
+        assert found.item() == pytest.approx(expected, abs=1e-3)
 
     def test_the_bound_integrates_the_scales_of_a_row_out(self):
         """log ∫ exp(E log N(y | Φ, s²/λ)) Gamma(λ) dλ, the bound with q(λ) at its optimum."""

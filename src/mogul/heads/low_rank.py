@@ -78,8 +78,8 @@ class LowRankLaw(NoiseLaw):
         precision, root, projected = self._shared(gap, observed, diagonal)
         whitened = torch.linalg.solve_triangular(root, projected.unsqueeze(-1), upper=False)
         misfit = (precision * gap.square()).sum(-1) - whitened.square().sum((-2, -1))
-        log_det = (observed * diagonal.log()).sum(-1) + 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        log_density: Tensor = -0.5 * (observed.sum(-1) * math.log(2 * math.pi) + log_det + misfit)
+        constant = (observed * (math.log(2 * math.pi) + diagonal.log())).sum(-1)
+        log_density: Tensor = -0.5 * (constant + 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1) + misfit)
         return log_density
 
     def _left_over(self, gap: Tensor, observed: Tensor, diagonal: Tensor) -> Tensor:
