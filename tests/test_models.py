@@ -8,7 +8,7 @@ from torch import Tensor
 from mogul import models, nonlinearities
 from mogul.data import Batch
 from mogul.errors import ConfigError
-from mogul.heads import BayesianMixing, GaussianNoise, Identity, Neural
+from mogul.heads import BayesianMixing, ConstantNoise, Identity, Neural
 from mogul.model import Model
 from mogul.nonlinearities import Erf, LeakyReLU, Quadrature
 from mogul.objective import Analytic, Elbo
@@ -48,7 +48,7 @@ def test_mogp_mixes_gps_with_constant_means():
     assert isinstance(model.prior, IndependentGPs)
     assert isinstance(model.head.features, Identity)
     assert isinstance(model.head.mixing, BayesianMixing)
-    assert isinstance(model.head.noise, GaussianNoise)
+    assert isinstance(model.head.noise, ConstantNoise)
     assert "prior.mean.constant" in dict(model.named_parameters())
 
 

@@ -8,13 +8,23 @@ from torch import Tensor
 
 from mogul import nonlinearities
 from mogul.data import Batch
+from mogul.errors import UnknownNameError
 from mogul.heads import Head, Identity, Neural
 from mogul.inputs import Observed
 from mogul.marginals import Marginals
 from mogul.model import Model
 from mogul.models import build
 from mogul.nonlinearities import Quadrature
-from mogul.objective import Analytic, Elbo, ElboTerms, Expectation, MonteCarlo, row_log_likelihood
+from mogul.objective import (
+    Analytic,
+    Elbo,
+    ElboTerms,
+    Expectation,
+    MonteCarlo,
+    Predictive,
+    objective_by_name,
+    row_log_likelihood,
+)
 
 NUM_ROWS, NUM_INPUTS, NUM_OUTPUTS = 7, 2, 3
 MODELS = [("mogp", None)] + [("n-mogp", name) for name in nonlinearities.names()]
@@ -59,12 +69,12 @@ def elbo(model: Model, batch: Batch, ell: Expectation, num_data: int = NUM_ROWS)
 
 
 def row_ell(expectation: Expectation, model: Model, batch: Batch, generator: torch.Generator) -> Tensor:
-    return row_log_likelihood(model, batch, expectation.signal(model, batch.x, generator))
+    signal = expectation.signal(model, batch.x, generator)
+    return row_log_likelihood(model, batch, signal, model.head.noise(batch.x, generator))
 
 
 def some_terms() -> ElboTerms:
-    nothing = torch.zeros(1, 1)
-    return ElboTerms(*map(torch.tensor, (-10.0, 1.0, 4.0, 13.0)), target=nothing, signal=Marginals(nothing, nothing))
+    return ElboTerms(*map(torch.tensor, (-10.0, 1.0, 4.0, 13.0)), misfit=torch.zeros(1, 1))
 
 
 def gradients(model: Model, value: Tensor) -> dict[str, Tensor]:
@@ -95,7 +105,7 @@ def test_the_sampled_likelihood_is_the_average_over_its_draws(name):
     signal = model.head.given_f(f, batch.x, generator)
     by_hand = torch.stack(
         [
-            model.head.noise.expected_log_density(batch.y, batch.observed, Marginals(mean, var))
+            model.head.noise(batch.x, generator).expected_log_density(batch.y, batch.observed, Marginals(mean, var))
             for mean, var in zip(signal.mean, signal.var, strict=True)
         ]
     ).mean(0)
@@ -285,3 +295,56 @@ def test_the_bound_lies_below_the_evidence_of_one_row(name):
         density = torch.distributions.Normal(signal, model.head.noise.var.sqrt()).log_prob(y[0, 0])
         evidence = density.logsumexp(0) - math.log(num_draws)
     assert bound < evidence
+
+
+class TestPredictive:
+    """log E p(y | signal) in place of E log p(y | signal), with the same other terms."""
+
+    @both_models
+    @with_and_without_holes
+    def test_it_is_the_log_density_of_a_normal_with_the_signals_moments(self, name, missing):
+        model, batch = small_model(name), rows(missing=missing)
+        terms = Predictive(Analytic(), NUM_ROWS)(model, batch, seeded(5))
+        signal = model.moments(batch.x, 1, seeded())
+        each = torch.distributions.Normal(signal.mean, (signal.var + model.head.noise.var).sqrt()).log_prob(batch.y)
+        torch.testing.assert_close(terms.ell, each[batch.observed].sum())
+        for other in ("kl_local", "kl_global", "log_prior"):
+            assert getattr(terms, other) == getattr(elbo(model, batch, Analytic()), other)
+
+    @pytest.mark.parametrize("noise", ["constant", "net", "gp", "student-t"])
+    def test_it_is_that_of_brute_force_on_a_tiny_model(self, noise):
+        """MOGP with one GP and known weights has a Normal signal, so that draws of everything have this density."""
+        x = randn(3, 1, seed=10)
+        batch = Batch.of(x, torch.tensor([[0.3], [-0.8], [1.2]], dtype=torch.float64))
+        model = build("mogp", x, 1, seeded(), num_latents=1, num_inducing=2, noise=noise, num_noise_inducing=2)
+        num_draws, generator = 200_000, seeded(8)
+        with torch.no_grad():
+            model.head.mixing.log_scale.fill_(-40.0)
+            terms = Predictive(Analytic(), 3)(model, batch, seeded())
+            shape = torch.Size([num_draws, 3, 1])
+            signal = model.components(x, num_draws, generator).mean
+            var = model.head.noise(x, generator).draw_var(shape, generator)
+            density = torch.distributions.Normal(signal, var.sqrt().expand(shape)).log_prob(batch.y).exp()[..., 0]
+        error = 4 * (density.std(0) / density.mean(0)).norm() / num_draws**0.5
+        assert abs(terms.ell - density.mean(0).log().sum()) < error
+        assert error < 0.02
+
+    def test_draws_of_an_inner_layer_make_a_mixture(self):
+        x, batch = randn(NUM_ROWS, NUM_INPUTS, seed=10), rows(missing=True)
+        model = build("dgp", x, NUM_OUTPUTS, seeded(), num_inducing=5, num_top_inducing=4)
+        terms = Predictive(Analytic(num_samples=6), NUM_ROWS)(model, batch, seeded(5))
+        signal = Analytic(num_samples=6).signal(model, batch.x, seeded(5))
+        normals = torch.distributions.Normal(signal.mean, (signal.var + model.head.noise.var).sqrt())
+        each = (normals.log_prob(batch.y) * batch.observed).sum(-1)
+        torch.testing.assert_close(terms.ell, (each.logsumexp(0) - math.log(6)).sum())
+
+    @both_models
+    def test_what_stands_in_for_a_missing_output_does_not_matter(self, name):
+        model, batch = small_model(name), rows(missing=True)
+        other = Batch(batch.x, torch.where(batch.observed, batch.y, 1e6), batch.observed, batch.index)
+        one, two = (Predictive(Analytic(), NUM_ROWS)(model, each, seeded(5)).ell for each in (batch, other))
+        assert one == two
+
+    def test_an_unknown_objective_is_refused(self):
+        with pytest.raises(UnknownNameError, match="Did you mean 'predictive'"):
+            objective_by_name("predicitve")

@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from torch import nn
 
 from mogul.data import Batch
-from mogul.heads import BayesianMixing, CorrelatedMixing, GaussianNoise, Head, Identity, Neural
+from mogul.heads import BayesianMixing, ConstantNoise, CorrelatedMixing, Head, Identity, Neural
 from mogul.inputs import Observed
 from mogul.marginals import FeatureMoments, Marginals
 from mogul.model import Model
@@ -206,7 +206,7 @@ def one_gp(x, generator):
     kernel.outputscale, kernel.base_kernel.lengthscale = OUTPUTSCALE, torch.tensor(LENGTHSCALES, dtype=torch.float64)
     prior = IndependentGPs(kernel, torch.as_tensor(x), 1, mean="zero", solver=Cholesky(jitter=1e-12))
     mixing = BayesianMixing(1, 1, generator)
-    model = Model(Observed(), prior, Head(Identity(1), mixing, GaussianNoise(1))).double()
+    model = Model(Observed(), prior, Head(Identity(1), mixing, ConstantNoise(1))).double()
     with torch.no_grad():
         mixing.mean.fill_(1)
         mixing.log_scale.fill_(-40)
@@ -267,13 +267,13 @@ def test_q_of_the_mixing_converges_to_the_mean_field_optimum(features, missing, 
         y[:8, 1] = y[20:, 2] = torch.nan
     batch = Batch.of(x, y)
     units = Identity(2) if features == "identity" else Neural(Erf(1.0), 2, 4, generator).double()
-    mixing, noise = BayesianMixing(3, units.num_features, generator).double(), GaussianNoise(3, var=5.0).double()
+    mixing, noise = BayesianMixing(3, units.num_features, generator).double(), ConstantNoise(3, var=5.0).double()
     with torch.no_grad():
         h = units.moments(q)
 
     def elbo():
         signal = mixing.moments(h, x, generator)
-        return noise.expected_log_density(batch.y, batch.observed, signal).sum() - mixing.kl()
+        return noise(batch.x, generator).expected_log_density(batch.y, batch.observed, signal).sum() - mixing.kl()
 
     for _ in range(1500):
         step_on(mixing.posteriors()["mixing"], elbo, rate=0.3)
@@ -293,13 +293,13 @@ def test_rows_of_the_mixing_with_a_full_covariance_reach_their_exact_posterior_i
     y = randn(25, 3, generator=generator)
     y[:8, 1] = torch.nan
     batch = Batch.of(randn(25, 1, generator=generator), y)
-    mixing, noise = CorrelatedMixing(3, 4, generator).double(), GaussianNoise(3, var=0.25).double()
+    mixing, noise = CorrelatedMixing(3, 4, generator).double(), ConstantNoise(3, var=0.25).double()
     with torch.no_grad():
         h = Neural(Erf(1.0), 2, 4, generator).double().moments(q)
 
     def elbo():
         signal = mixing.moments(h, batch.x, generator)
-        return noise.expected_log_density(batch.y, batch.observed, signal).sum() - mixing.kl()
+        return noise(batch.x, generator).expected_log_density(batch.y, batch.observed, signal).sum() - mixing.kl()
 
     step_on(mixing.posteriors()["mixing"], elbo, rate=1.0)
     second = h.mean[:, :, None] * h.mean[:, None, :] + h.cov
@@ -323,11 +323,11 @@ def test_features_that_look_alike_do_not_make_q_of_the_mixing_run_away(num_featu
     h = common + 0.3 * randn(40, num_features, generator=generator)
     h = FeatureMoments(h, torch.full_like(h, 0.01), None)
     batch = Batch.of(randn(40, 1, generator=generator), randn(40, 2, generator=generator))
-    mixing, noise = mixing_type(2, num_features, generator).double(), GaussianNoise(2, var=0.5).double()
+    mixing, noise = mixing_type(2, num_features, generator).double(), ConstantNoise(2, var=0.5).double()
 
     def elbo():
         signal = mixing.moments(h, batch.x, generator)
-        return noise.expected_log_density(batch.y, batch.observed, signal).sum() - mixing.kl()
+        return noise(batch.x, generator).expected_log_density(batch.y, batch.observed, signal).sum() - mixing.kl()
 
     values = [elbo().item()]
     for _ in range(20):

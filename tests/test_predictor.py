@@ -12,7 +12,7 @@ import torch
 import mogul.predictor
 from mogul.data import Dataset
 from mogul.errors import ConfigError, DataError, ShapeError
-from mogul.heads import BayesianMixing, GaussianNoise, Head, Identity
+from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
 from mogul.inputs import Observed
 from mogul.model import Model
 from mogul.models import build, names
@@ -54,11 +54,11 @@ def points(dtype: torch.dtype = torch.float64, num_points: int = NUM_POINTS) -> 
 @torch.no_grad()
 def moments(model: Model, x: torch.Tensor, num_samples: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
     q = model.eval().moments(x, num_samples, torch.Generator().manual_seed(2))
-    return q.mean, (q.var + model.noise_var).sqrt()
+    return q.mean, (q.var + model.noise_var(x, torch.Generator())).sqrt()
 
 
 def assert_predicts_as(model: Model, tolerance: float = 1e-9) -> Predictor:
-    predictor, x = Predictor.of(model), points(model.noise_var.dtype)
+    predictor, x = Predictor.of(model), points(model.mean.scale.dtype)
     for found, expected in zip(predictor.mean_std(x), moments(model, x), strict=True):
         torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
     torch.testing.assert_close(predictor.mean(x), predictor.mean_std(x)[0], atol=tolerance, rtol=tolerance)
@@ -101,7 +101,7 @@ class TestShallow:
         generator = torch.Generator().manual_seed(0)
         z = torch.randn(2, 5, NUM_INPUTS, generator=generator, dtype=torch.float64)
         gps = randomise(IndependentGPs(rbf(NUM_INPUTS), z, 2, mean="linear"), generator, spread=1.0, scale=0.3)
-        head = Head(Identity(2), BayesianMixing(NUM_OUTPUTS, 2, generator), GaussianNoise(NUM_OUTPUTS))
+        head = Head(Identity(2), BayesianMixing(NUM_OUTPUTS, 2, generator), ConstantNoise(NUM_OUTPUTS))
         assert_predicts_as(Model(Observed(), gps, head).double())
 
     @pytest.mark.parametrize("solver", [Cholesky(jitter=1e-3), CIQ(jitter=1e-2)])
@@ -175,7 +175,7 @@ class TestKernels:
         generator = torch.Generator().manual_seed(0)
         gps = IndependentGPs(copy.deepcopy(kernel).double(), points(), 2, white_noise=0.1)
         randomise(gps, generator, spread=1.0, scale=0.3)
-        head = Head(Identity(2), BayesianMixing(NUM_OUTPUTS, 2, generator), GaussianNoise(NUM_OUTPUTS))
+        head = Head(Identity(2), BayesianMixing(NUM_OUTPUTS, 2, generator), ConstantNoise(NUM_OUTPUTS))
         predictor = assert_predicts_as(Model(Observed(), gps, head).double(), tolerance=1e-7)
         torch.testing.assert_close(predictor.jacobian(points()), slopes(predictor, points()), atol=1e-6, rtol=1e-6)
 

@@ -54,10 +54,9 @@ class Model(nn.Module):
         """The same given marginals of F."""
         return self.mean.restore(self.head.given_f(q.sample(num_samples, generator), x, generator), x)
 
-    @property
-    def noise_var(self) -> Float[Tensor, "P"]:
-        """The variance of the noise of each output."""
-        return self.mean.scale.square() * self.head.noise.var
+    def noise_var(self, x: Float[Tensor, "*S N D"], generator: torch.Generator) -> Float[Tensor, "*T P"]:
+        """The variance of each output's noise: at each x, or once where it is the same; averaged over draws of x."""
+        return self.mean.scale.square() * self.head.noise.forward(x, generator).pooled_var()
 
     def sample_joint(
         self, x: Float[Tensor, "*B N D"], num_samples: int, generator: torch.Generator
@@ -75,7 +74,8 @@ class Model(nn.Module):
         """How many numbers a prediction with so many draws holds for each row while it is made."""
         features, mixing = self.head.features, self.head.mixing
         at_work = self.prior.numbers_per_row(num_samples, drawn_inputs=drawn_inputs)
-        return at_work + num_samples * (features.num_features + mixing.numbers_per_point)
+        noise = self.head.noise.numbers_per_point * (num_samples if drawn_inputs else 1)
+        return at_work + noise + num_samples * (features.num_features + mixing.numbers_per_point)
 
     @property
     def jitter(self) -> float:

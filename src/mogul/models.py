@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from inspect import signature
+from typing import get_args
 
 import torch
 from gpytorch.kernels import Kernel
@@ -11,13 +12,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mogul import nonlinearities
-from mogul.errors import ConfigError, require_positive
+from mogul.errors import ConfigError, require_positive, unknown_name
 from mogul.families import FAMILIES, Name, Recipe, names
 from mogul.heads import Identity
 from mogul.model import Model
 from mogul.nonlinearities import Nonlinearity
 from mogul.output_mean import OutputMean
-from mogul.plan import Plan
+from mogul.plan import NoiseName, Plan
 from mogul.priors import MeanName, Solver
 
 __all__ = ["COMPOSITIONS", "FAMILIES", "OPTIONS", "Name", "Recipe", "build", "names"]
@@ -86,6 +87,7 @@ _PART_OPTIONS: dict[str, tuple[str, ...]] = {
 # Section 5.4: latent dimension, GPs and inducing points of every model with latent inputs.
 LATENT_INPUTS, LATENT_GPS, LATENT_INDUCING = 4, 4, 200
 TOP_INDUCING, MIXING_INDUCING = 100, 100
+NOISE_INDUCING, NOISE_RANK = 100, 2
 
 
 def build(
@@ -109,6 +111,11 @@ def build(
     latent_mean: MeanName | None = None,
     kernel: Kernel | None = None,
     output_mean: OutputMean | None = None,
+    noise: NoiseName = "constant",
+    noise_floor: float | None = None,
+    num_noise_latents: int | None = None,
+    num_noise_inducing: int = NOISE_INDUCING,
+    noise_rank: int = NOISE_RANK,
 ) -> Model:
     """The model of this name at a random start, in the precision of x; sizes are the paper's unless given.
 
@@ -135,6 +142,13 @@ def build(
             latent GPs: of batch shape (L,), or () to share one among them. Further layers of a deep model, and gprn's
             mixing GPs, keep their own.
         output_mean: what the head is added to; nothing by default.
+        noise: "constant" is the paper's; "net" and "gp" have a log variance that depends on x, by a net or by GPs of
+            their own; "student-t" has heavy tails; "low-rank" is correlated across outputs.
+        noise_floor: the least standard deviation of the noise, as a share of an output's scale: 1e-4, but 0 for
+            constant noise.
+        num_noise_latents: the number of GPs of gp noise; ⌈P/2⌉.
+        num_noise_inducing: that of their inducing points.
+        noise_rank: the rank of what outputs of low-rank noise share.
     """
     parsed = Name.parse(name)
     require_positive(num_outputs=num_outputs)
@@ -146,6 +160,7 @@ def build(
             f"layers must be two or more, of a deep model; got {len(layers)} for {name}. "
             "Use num_latents and num_inducing for models of one layer."
         )
+    _check_noise(noise, noise_floor)
     papers = recipe.latent_nonlinearity if parsed.latent else recipe.nonlinearity
     chosen = papers if nonlinearity is None else nonlinearity
     hidden = recipe.latent_hidden if parsed.latent else recipe.hidden_per_output * num_outputs
@@ -156,6 +171,9 @@ def build(
         "num_hidden": _default(num_hidden, hidden),
         "num_inducing": _default(num_inducing, inducing),
         "num_mixing_inducing": num_mixing_inducing,
+        "num_noise_latents": _default(num_noise_latents, math.ceil(num_outputs / 2)),
+        "num_noise_inducing": num_noise_inducing,
+        "noise_rank": noise_rank,
     }
     top = _default(num_top_latents, math.ceil(3 * num_outputs / 4))
     require_positive(**sizes, num_top_latents=top, num_top_inducing=num_top_inducing)
@@ -172,6 +190,9 @@ def build(
         solver=solver,
         latent_mean=latent_mean,
         given_kernel=kernel,
+        noise=noise,
+        noise_floor=noise_floor,
+        output_scale=x.new_ones(num_outputs) if output_mean is None else output_mean.scale.to(x),
         generator=generator,
     )
     model = COMPOSITIONS[parsed.family](plan)
@@ -213,6 +234,13 @@ def _checked(layers: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, int],
     for number, (num_latents, num_inducing) in enumerate(layers or (), start=1):
         require_positive(**{f"GPs of layer {number}": num_latents, f"inducing points of layer {number}": num_inducing})
     return tuple(layers or ())
+
+
+def _check_noise(noise: NoiseName, floor: float | None) -> None:
+    if noise not in get_args(NoiseName):
+        raise unknown_name("noise", noise, get_args(NoiseName))
+    if floor is not None and not 0 <= floor < math.inf:
+        raise ConfigError(f"noise_floor must be 0 or more; got {floor}. 1e-4 is a share of an output's scale.")
 
 
 def _default(value: int | None, otherwise: int) -> int:

@@ -1,6 +1,6 @@
-"""The small neural nets of mixing and deep kernels."""
+"""The small neural nets of mixing, noise and deep kernels."""
 
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 import torch
 from jaxtyping import Float
@@ -19,6 +19,7 @@ class TanhNet(nn.Module):
         generator: draws the weights.
         hidden: sizes of the hidden layers; the paper's are two of 50.
         output_scale: factor on the start of the last layer: small, and the net starts near zero.
+        output_bias: whether the last layer has biases.
         dropout: share of hidden units dropped in training.
         weight_scale: standard deviation of the Normal prior on the weights (not on the biases).
 
@@ -35,6 +36,7 @@ class TanhNet(nn.Module):
         *,
         hidden: tuple[int, ...] = (50, 50),
         output_scale: float = 1.0,
+        output_bias: bool = True,
         dropout: float = 0.0,
         weight_scale: float = 1.0,
     ) -> None:
@@ -49,11 +51,12 @@ class TanhNet(nn.Module):
         for fan_in, fan_out in pairwise(sizes):
             factor = output_scale if len(self.weights) == len(hidden) else 1.0
             self.weights.append(factor / fan_in**0.5 * torch.randn(fan_out, fan_in, generator=generator))
-            self.biases.append(torch.zeros(fan_out))
+            if output_bias or len(self.weights) <= len(hidden):
+                self.biases.append(torch.zeros(fan_out))
 
     def forward(self, x: Float[Tensor, "*S N D"], generator: torch.Generator | None = None) -> Float[Tensor, "*S N K"]:
         """The net's value; the generator draws dropped units, in training mode only."""
-        *inner, last = zip(self.weights, self.biases, strict=True)
+        *inner, last = zip_longest(self.weights, self.biases)
         for weight, bias in inner:
             x = self._drop(torch.tanh(nn.functional.linear(x, weight, bias)), generator)
         return nn.functional.linear(x, *last)

@@ -1,16 +1,21 @@
-"""The evidence lower bound, in named terms."""
+"""What training maximises, in named terms: the evidence lower bound, or its predictive relative."""
 
+import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mogul.data.batches import Batch
-from mogul.errors import require_positive
+from mogul.errors import require_positive, unknown_name
+from mogul.heads import NoiseLaw
 from mogul.marginals import Marginals
 from mogul.model import Model
+
+ObjectiveName = Literal["elbo", "predictive"]
 
 
 @dataclass(frozen=True)
@@ -21,8 +26,7 @@ class ElboTerms:
     kl_local: Float[Tensor, ""]
     kl_global: Float[Tensor, ""]
     log_prior: Float[Tensor, ""]
-    target: Float[Tensor, "N P"]  # the batch's outputs in the head's units, and
-    signal: Marginals  # what the head says of them, detached: closed-form updates start from these
+    misfit: Float[Tensor, "*S N P"]  # of the batch's outputs, detached: what the noise's level is the mean of at best
 
     def total(self, kl_weight: float = 1.0) -> Float[Tensor, ""]:
         """ELL − w·KL + log prior: at w = 1 the lower bound, plus the log prior of what is estimated by MAP."""
@@ -67,17 +71,47 @@ class MonteCarlo:
         return model.head.sampled_moments(f, x, generator)
 
 
-def row_log_likelihood(model: Model, batch: Batch, signal: Marginals) -> Float[Tensor, "N"]:
-    """The expected log likelihood of each row over its observed outputs, averaged over the signal's draws."""
-    target = model.mean.residual(batch.y, batch.x)
-    ell = model.head.noise.expected_log_density(target, batch.observed, signal).reshape(-1, len(batch)).mean(0)
-    # The density of y, not of the residual that the head sees.
-    return ell - batch.observed.to(ell) @ model.mean.scale.log()
+@dataclass(frozen=True)
+class Objective(ABC):
+    """An objective estimated from a minibatch: (N/B) Σ (each row's fit − local KL) − KL + log prior."""
+
+    expectation: Expectation
+    num_data: int
+
+    def __post_init__(self) -> None:
+        require_positive(num_data=self.num_data)
+
+    def __call__(self, model: Model, batch: Batch, generator: torch.Generator) -> ElboTerms:
+        """The terms, for the whole data set."""
+        rescale = self.num_data / len(batch)
+        x = model.inputs.draw(batch, generator)
+        signal = self.expectation.signal(model, x, generator)
+        noise = model.head.noise(x, generator)
+        target = model.mean.residual(batch.y, batch.x)
+        with torch.no_grad():
+            misfit = self.misfit(noise, target, batch.observed, signal)
+        return ElboTerms(
+            ell=rescale * self.row_fit(model, batch, signal, noise).sum(),
+            kl_local=rescale * model.inputs.kl(batch).sum(),
+            kl_global=model.kl(),
+            log_prior=model.log_prior(),
+            misfit=misfit,
+        )
+
+    @abstractmethod
+    def row_fit(self, model: Model, batch: Batch, signal: Marginals, noise: NoiseLaw) -> Float[Tensor, "N"]:
+        """How well each row's observed outputs are explained."""
+
+    @abstractmethod
+    def misfit(
+        self, noise: NoiseLaw, target: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
+    ) -> Float[Tensor, "*S N P"]:
+        """What the noise's level is the mean of where the fit is best."""
 
 
 @dataclass(frozen=True)
-class Elbo:
-    """The evidence lower bound, estimated from a minibatch: (N/B) Σ (ELL − local KL) − KL + log prior.
+class Elbo(Objective):
+    """The evidence lower bound: a row's fit is its expected log likelihood.
 
     Example:
         >>> from mogul.models import build
@@ -88,21 +122,76 @@ class Elbo:
         True
     """
 
-    expectation: Expectation
-    num_data: int
+    def row_fit(self, model: Model, batch: Batch, signal: Marginals, noise: NoiseLaw) -> Float[Tensor, "N"]:
+        """E log p(y | signal)."""
+        return row_log_likelihood(model, batch, signal, noise)
 
-    def __post_init__(self) -> None:
-        require_positive(num_data=self.num_data)
+    def misfit(
+        self, noise: NoiseLaw, target: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
+    ) -> Float[Tensor, "*S N P"]:
+        """That of the expected log likelihood."""
+        return noise.misfit(target, observed, signal)
 
-    def __call__(self, model: Model, batch: Batch, generator: torch.Generator) -> ElboTerms:
-        rescale = self.num_data / len(batch)
-        x = model.inputs.draw(batch, generator)
-        signal = self.expectation.signal(model, x, generator)
-        return ElboTerms(
-            ell=rescale * row_log_likelihood(model, batch, signal).sum(),
-            kl_local=rescale * model.inputs.kl(batch).sum(),
-            kl_global=model.kl(),
-            log_prior=model.log_prior(),
-            target=model.mean.residual(batch.y, batch.x).detach(),
-            signal=Marginals(signal.mean.detach(), signal.var.detach()),
-        )
+
+@dataclass(frozen=True)
+class Predictive(Objective):
+    """The predictive log likelihood in place of the expected one (PPGPR, Jankowiak et al. 2020), with the same KL.
+
+    A row's fit is log E p(y | signal), for a Normal signal with the moments that the expectation gives: what the model
+    is judged by afterwards. It is no bound on the evidence. Draws of a deep prior's inner layers make a mixture.
+
+    Example:
+        >>> from mogul.models import build
+        >>> x, y = torch.randn(20, 3), torch.randn(20, 2)
+        >>> model = build("mogp", x, num_outputs=2, generator=torch.Generator())
+        >>> batch, generator = Batch.of(x, y), torch.Generator()
+        >>> each = [kind(Analytic(), num_data=20)(model, batch, generator).ell for kind in (Elbo, Predictive)]
+        >>> bool(each[0] < each[1])
+        True
+    """
+
+    def row_fit(self, model: Model, batch: Batch, signal: Marginals, noise: NoiseLaw) -> Float[Tensor, "N"]:
+        """log E p(y | signal)."""
+        return row_log_predictive(model, batch, signal, noise)
+
+    def misfit(
+        self, noise: NoiseLaw, target: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
+    ) -> Float[Tensor, "*S N P"]:
+        """That of the predictive log likelihood, where draws count by what they say of the row."""
+        each = noise.log_density(target, observed, signal).reshape(-1, len(target))
+        misfit = noise.predictive_misfit(target, observed, signal).reshape(-1, *target.shape)
+        return (torch.softmax(each, 0).unsqueeze(-1) * misfit).sum(0)
+
+
+_OBJECTIVES: dict[str, type[Objective]] = {"elbo": Elbo, "predictive": Predictive}
+
+
+def objective_by_name(name: str) -> type[Objective]:
+    """The objective of this name.
+
+    >>> objective_by_name("elbo").__name__
+    'Elbo'
+    """
+    if name not in _OBJECTIVES:
+        raise unknown_name("objective", name, _OBJECTIVES)
+    return _OBJECTIVES[name]
+
+
+def row_log_likelihood(model: Model, batch: Batch, signal: Marginals, noise: NoiseLaw) -> Float[Tensor, "N"]:
+    """The expected log likelihood of each row over its observed outputs, averaged over the signal's draws."""
+    target = model.mean.residual(batch.y, batch.x)
+    ell = noise.expected_log_density(target, batch.observed, signal).reshape(-1, len(batch)).mean(0)
+    return ell - _log_unit(model, batch, ell)
+
+
+def row_log_predictive(model: Model, batch: Batch, signal: Marginals, noise: NoiseLaw) -> Float[Tensor, "N"]:
+    """The log predictive density of each row over its observed outputs, for a mixture over the signal's draws."""
+    target = model.mean.residual(batch.y, batch.x)
+    each = noise.log_density(target, batch.observed, signal).reshape(-1, len(batch))
+    log_density = torch.logsumexp(each, 0) - math.log(len(each))
+    return log_density - _log_unit(model, batch, log_density)
+
+
+def _log_unit(model: Model, batch: Batch, like: Tensor) -> Float[Tensor, "N"]:
+    """From densities of the residuals that the head sees to those of y."""
+    return batch.observed.to(like) @ model.mean.scale.log()

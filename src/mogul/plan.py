@@ -1,6 +1,8 @@
 """The parts that models are composed of, in the sizes asked for, each at its random start."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from gpytorch.kernels import Kernel
@@ -8,15 +10,21 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mogul.heads import (
+    NOISE_FLOOR,
     BayesianMixing,
+    ConstantNoise,
     CorrelatedMixing,
     Features,
-    GaussianNoise,
     GPMixing,
+    GPNoise,
     Head,
+    LowRankNoise,
     Mixing,
     NetMixing,
+    NetNoise,
     Neural,
+    Noise,
+    StudentTNoise,
 )
 from mogul.inputs import Inputs, Latent, Observed
 from mogul.nonlinearities import Nonlinearity
@@ -33,6 +41,8 @@ from mogul.priors import (
     randomise,
     rbf,
 )
+
+NoiseName = Literal["constant", "net", "gp", "student-t", "low-rank"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,12 @@ class Plan:
     solver: Solver | None
     latent_mean: MeanName | None
     given_kernel: Kernel | None
+    noise: NoiseName
+    noise_floor: float | None
+    num_noise_latents: int
+    num_noise_inducing: int
+    noise_rank: int
+    output_scale: Float[Tensor, "P"]  # the units of the head
     generator: torch.Generator
 
     def inputs(self) -> Inputs:
@@ -133,5 +149,40 @@ class Plan:
         return GPMixing(randomise(gps, self.generator, spread=0.1, scale=0.1), self.num_outputs)
 
     def head(self, features: Features, mixing: Mixing) -> Head:
-        """Features and mixing with the paper's noise."""
-        return Head(features, mixing, GaussianNoise(self.num_outputs))
+        """Features and mixing with the noise that was asked for."""
+        make: dict[NoiseName, Callable[[], Noise]] = {
+            "constant": self.constant_noise,
+            "net": self.net_noise,
+            "gp": self.gp_noise,
+            "student-t": self.student_t_noise,
+            "low-rank": self.low_rank_noise,
+        }
+        return Head(features, mixing, make[self.noise]())
+
+    def constant_noise(self) -> ConstantNoise:
+        """The paper's, which has no floor."""
+        return ConstantNoise(self.num_outputs, floor=self._floor(0.0))
+
+    def net_noise(self) -> NetNoise:
+        """Log variances by a net."""
+        return NetNoise(self.x.shape[1], self.num_outputs, self.generator, floor=self._floor(NOISE_FLOOR))
+
+    def gp_noise(self) -> GPNoise:
+        """Log variances by GPs of their own, constant where training starts."""
+        points = kmeans(self.x, self.num_noise_inducing, self.generator)
+        kernel = rbf(self.x.shape[1], self.num_noise_latents, ard=not self.latent)
+        gps = IndependentGPs(kernel, points, self.num_noise_latents, mean="zero", solver=self.solver)
+        start = randomise(gps, self.generator, spread=0.0, scale=0.1)
+        return GPNoise(start, self.num_outputs, self.generator, floor=self._floor(NOISE_FLOOR))
+
+    def student_t_noise(self) -> StudentTNoise:
+        """Heavy tails."""
+        return StudentTNoise(self.num_outputs, floor=self._floor(NOISE_FLOOR))
+
+    def low_rank_noise(self) -> LowRankNoise:
+        """Correlated across outputs."""
+        return LowRankNoise(self.num_outputs, self.noise_rank, self.generator, floor=self._floor(NOISE_FLOOR))
+
+    def _floor(self, default: float) -> Float[Tensor, "P"]:
+        """From a share of an output's scale to the units of the head."""
+        return (default if self.noise_floor is None else self.noise_floor) / self.output_scale

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from scipy.special import logsumexp, ndtr, ndtri
 from mogul.arrays import Array, IntArray
 from mogul.data import Standardiser
 from mogul.errors import ConfigError, ShapeError, require_positive
+from mogul.joint import Independent
 from mogul.model import Model
 
 # How many numbers a part of a prediction may hold at work: some 160 MB in float64, a few times over.
@@ -23,13 +24,15 @@ class Prediction:
     """The predictive distribution of the outputs, noise included, at N points.
 
     It is a mixture of S Normals with equal weights, one for each draw of the latent functions; given a draw, outputs
-    are independent. `mean` and `var` are its moments, in closed form where the model has them.
+    are independent, unless `joint` says otherwise. `mean` and `var` are its moments, in closed form where the model has
+    them.
     """
 
     mean: Float[Array, "N P"]
     var: Float[Array, "N P"]
     component_mean: Float[Array, "S N P"]
     component_var: Float[Array, "S N P"]
+    joint: Independent = field(default_factory=Independent, kw_only=True)
 
     @property
     def std(self) -> Float[Array, "N P"]:
@@ -43,6 +46,7 @@ class Prediction:
             self.var * units.scale**2,
             units.undo(self.component_mean),
             self.component_var * units.scale**2,
+            joint=self.joint.rescaled(units.scale),
         )
 
     def standardised(self, units: Standardiser) -> "Prediction":
@@ -52,23 +56,27 @@ class Prediction:
     def rows(self, index: slice | Int[IntArray, "B"]) -> "Prediction":
         """The prediction for some of the points."""
         return Prediction(
-            self.mean[index], self.var[index], self.component_mean[:, index], self.component_var[:, index]
+            self.mean[index],
+            self.var[index],
+            self.component_mean[:, index],
+            self.component_var[:, index],
+            joint=self.joint.rows(index),
         )
 
     def outputs(self, index: slice | Int[IntArray, "B"]) -> "Prediction":
         """The prediction of some of the outputs."""
         return Prediction(
-            self.mean[:, index], self.var[:, index], self.component_mean[..., index], self.component_var[..., index]
+            self.mean[:, index],
+            self.var[:, index],
+            self.component_mean[..., index],
+            self.component_var[..., index],
+            joint=self.joint.outputs(index),
         )
 
     def component_log_density(self, y: Float[Array, "N P"]) -> Float[Array, "S N"]:
         """log p(y | draw) per draw and point, over the observed outputs."""
         self.require_shape(y)
-        observed = ~np.isnan(y)
-        misfit = np.square(np.where(observed, y, 0.0) - self.component_mean) / self.component_var
-        each = -0.5 * (math.log(2 * math.pi) + np.log(self.component_var) + misfit)
-        result: Array = np.where(observed, each, 0.0).sum(-1)
-        return result
+        return self.joint.log_density(y, self.component_mean, self.component_var)
 
     def log_density(self, y: Float[Array, "N P"]) -> Float[Array, "N"]:
         """log p(y) per point, over its observed outputs: the log of the mean over all draws."""
@@ -95,10 +103,10 @@ class Prediction:
         """Draws of the outputs, noise included, independent over points."""
         require_positive(num_samples=num_samples)
         rng = np.random.default_rng(seed)
-        num_components, num_points, num_outputs = self.component_mean.shape
+        num_components, num_points, _ = self.component_mean.shape
         chosen = rng.integers(num_components, size=(num_samples, num_points)), np.arange(num_points)
-        noise = rng.standard_normal((num_samples, num_points, num_outputs))
-        result: Array = self.component_mean[chosen] + np.sqrt(self.component_var[chosen]) * noise
+        deviations = self.joint.deviations(np.sqrt(self.component_var[chosen]), rng)
+        result: Array = self.component_mean[chosen] + deviations
         return result
 
     def _quantile(self, level: float) -> Float[Array, "N P"]:
@@ -135,19 +143,32 @@ def predict(model: Model, x: Float[torch.Tensor, "*S N D"], num_samples: int, ge
     per_row = model.numbers_per_row(num_samples, drawn_inputs=x.dim() > 2)
     rows = x.split(max(1, _NUMBERS_AT_ONCE // per_row), dim=-2)  # type: ignore[no-untyped-call]  # torch's own
     parts = [_predict_rows(model, some, num_samples, generator) for some in rows]
-    return Prediction(*(np.concatenate(each, axis=-2) for each in zip(*parts, strict=True)))
+    first, *others = [part.joint for part in parts]
+    return Prediction(
+        np.concatenate([part.mean for part in parts]),
+        np.concatenate([part.var for part in parts]),
+        np.concatenate([part.component_mean for part in parts], axis=1),
+        np.concatenate([part.component_var for part in parts], axis=1),
+        joint=first.joined(others),
+    )
 
 
 def _predict_rows(
     model: Model, x: Float[torch.Tensor, "*S N D"], num_samples: int, generator: torch.Generator
-) -> tuple[Array, Array, Array, Array]:
-    noise = model.noise_var
+) -> Prediction:
     q = model.prior(x, num_samples, generator)
     components = model.components_given(q, x, num_samples, generator)
     # Where q itself carries draws there is no closed form, and the components are as good as another pass.
     moments = model.outputs(q, x, generator) if q.mean.dim() == 2 else components.pooled()
-    parts = moments.mean, moments.var + noise, components.mean, components.var + noise
-    return _numpy(parts[0]), _numpy(parts[1]), _numpy(parts[2]), _numpy(parts[3])
+    noise, unit = model.head.noise(x, generator), model.mean.scale
+    drawn = unit.square() * noise.draw_var(components.mean.shape, generator)
+    return Prediction(
+        _numpy(moments.mean),
+        _numpy(moments.var + unit.square() * noise.pooled_var()),
+        _numpy(components.mean),
+        _numpy(components.var + drawn),
+        joint=noise.joint(components.var, unit),
+    )
 
 
 def _numpy(values: torch.Tensor) -> Array:

@@ -55,11 +55,14 @@ class Predictor(nn.Module):
         self.num_inputs = num_inputs
         self.num_samples = num_samples
         self.frozen = frozen
-        self.for_means = _for_means(frozen, frozen.noise_var.new_zeros(1, num_inputs), num_samples)
-        self.register_buffer("noise_var", frozen.noise_var.clone())
+        row = frozen.mean.scale.new_zeros(1, num_inputs)
+        self.for_means = _for_means(frozen, row, num_samples)
+        # Known in advance where it is the same everywhere.
+        self.noise_varies = frozen.head.noise.varies
+        self.register_buffer("noise_var", frozen.noise_var(row, torch.Generator(row.device)).clone())
         self.register_buffer("scale", frozen.mean.scale.clone())
         self.register_buffer("square_scale", frozen.mean.scale.square())
-        draws = frozen.prior(self.noise_var.new_zeros(1, num_inputs), num_samples, torch.Generator()).mean[..., 0]
+        draws = frozen.prior(row, num_samples, torch.Generator()).mean[..., 0]
         features, mixing = frozen.head.features, frozen.head.mixing
         per_draw = features.num_features**2 + mixing.numbers_per_point
         self._numbers_per_row = max(
@@ -79,10 +82,10 @@ class Predictor(nn.Module):
         require_positive(num_samples=num_samples)
         require_natural(seed=seed)
         num_inputs = _num_inputs(model)
-        precision = model.noise_var.dtype if precision is None else precision
+        precision = model.mean.scale.dtype if precision is None else precision
         if precision not in {torch.float32, torch.float64}:
             raise ConfigError(f"precision must be torch.float32 or torch.float64; got {precision}. Leave it out.")
-        generator = torch.Generator(model.noise_var.device).manual_seed(seed)
+        generator = torch.Generator(model.mean.scale.device).manual_seed(seed)
         copy = Model(Observed(), deepcopy(model.prior), deepcopy(model.head), deepcopy(model.mean))
         _replace(copy, DeepGPs, FrozenDeep)
         _replace(copy, IndependentGPs, lambda gps: FrozenGPs(gps, num_samples, generator))
@@ -95,7 +98,8 @@ class Predictor(nn.Module):
         """Mean and standard deviation, noise included, of all rows at once."""
         signal = self._signal(self.frozen, x)
         mean = torch.addcmul(self.frozen.mean.forward(x), self.scale, signal.mean)
-        return mean, torch.addcmul(self.noise_var, self.square_scale, signal.var).sqrt_()
+        noise_var = self.frozen.noise_var(x, torch.Generator(x.device)) if self.noise_varies else self.noise_var
+        return mean, torch.addcmul(noise_var, self.square_scale, signal.var).sqrt_()
 
     def mean_std(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N P"]]:
         """Mean and standard deviation of the outputs, noise included."""
@@ -115,10 +119,10 @@ class Predictor(nn.Module):
         # Under inference_mode there would be no gradients.
         with torch.inference_mode(False), torch.enable_grad():
             # Each row is there once for each output, and a graph keeps a few tensors of the largest size.
-            return torch.cat([self._jacobian(rows) for rows in self._chunks(x, 4 * len(self.noise_var))])
+            return torch.cat([self._jacobian(rows) for rows in self._chunks(x, 4 * len(self.scale))])
 
     def _jacobian(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "N P D"]:
-        num_outputs, num_rows = len(self.noise_var), len(rows)
+        num_outputs, num_rows = len(self.scale), len(rows)
         # One backward pass over copies, in place of one for each output: fewer calls, for more rows in each.
         copies = rows.detach().repeat(num_outputs, 1).requires_grad_()
         means = self._mean(copies).reshape(num_outputs, num_rows, num_outputs)
@@ -141,7 +145,7 @@ class Predictor(nn.Module):
                 f"x must be (N, D) with D = {self.num_inputs}; got {tuple(x.shape)}. For one row use x[None]."
             )
         size = max(1, _NUMBERS_AT_ONCE // (copies * self._numbers_per_row))
-        x = x.to(self.noise_var)
+        x = x.to(self.scale)
         if x.shape[0] <= size:
             yield x
         else:

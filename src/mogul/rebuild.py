@@ -43,7 +43,8 @@ def rebuilt(blueprint: Blueprint, state: dict[str, Tensor], layouts: Layouts) ->
     name = models.Name.parse(blueprint.model)
     sizes = _sizes(state, name.recipe.deep)
     _require_covered(sizes, blueprint, state)
-    num_rows = max(sizes.get("num_mixing_inducing", 1), *(count for _, count in _layers(state, name.recipe.deep)))
+    others = [sizes.get(name, 1) for name in ("num_mixing_inducing", "num_noise_inducing")]
+    num_rows = max(*others, *(count for _, count in _layers(state, name.recipe.deep)))
     rows = torch.arange(num_rows, dtype=_DTYPES[blueprint.precision]) / num_rows
     stand_in = rows.unsqueeze(-1).repeat(1, blueprint.num_inputs)
     options = {**blueprint.options, **sizes, "output_mean": _output_mean(state)}
@@ -73,6 +74,10 @@ def _sizes(state: dict[str, Tensor], deep: bool) -> dict[str, Any]:
         sizes["num_hidden"] = len(state["head.features.hidden_weights"])
     if "head.mixing.gps.variational_mean" in state:
         sizes["num_mixing_inducing"] = state["head.mixing.gps.variational_mean"].shape[1]
+    if "head.noise.gps.variational_mean" in state:
+        sizes["num_noise_latents"], sizes["num_noise_inducing"] = _pair(state["head.noise.gps.variational_mean"])
+    if "head.noise.loadings" in state:
+        sizes["noise_rank"] = state["head.noise.loadings"].shape[1]
     return sizes
 
 
@@ -85,6 +90,8 @@ def _require_covered(sizes: dict[str, Any], blueprint: Blueprint, state: dict[st
     needed = [num_latents * count**2 for num_latents, count in layers]
     needed += [below * count * num_latents for (below, _), (num_latents, count) in pairwise(layers)]
     needed += [num_weights, num_features * top, num_weights * sizes.get("num_mixing_inducing", 0) ** 2]
+    needed += [sizes.get("num_noise_latents", 0) * sizes.get("num_noise_inducing", 0) ** 2]
+    needed += [blueprint.num_outputs * sizes.get(part, 0) for part in ("num_noise_latents", "noise_rank")]
     needed += [blueprint.num_inputs * count for _, count in layers[:1]]
     stored = sum(tensor.numel() for tensor in state.values())
     if max(needed) > stored:

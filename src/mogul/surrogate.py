@@ -178,7 +178,7 @@ class SignalPosterior(Posterior):
     @property
     def variance(self) -> Float[Tensor, "*B Q P"]:
         """Var y."""
-        var = self._moments.var + self.surrogate.model.noise_var if self.noisy else self._moments.var
+        var = self._moments.var + self._noise_var if self.noisy else self._moments.var
         return (var * self.surrogate.output_scale.square())[..., self.outputs]
 
     def rsample(self, sample_shape: torch.Size | None = None) -> Float[Tensor, "... Q P"]:
@@ -198,7 +198,7 @@ class SignalPosterior(Posterior):
         model = self.surrogate.model
         draws = model.functions(self.x, normals)
         if self.noisy:
-            draws = draws + model.noise_var.sqrt() * normals.per_point(self.surrogate.num_outputs)
+            draws = draws + self._noise_var.sqrt() * normals.per_point(self.surrogate.num_outputs)
         scaled = draws * self.surrogate.output_scale + self.surrogate.output_shift
         return scaled[..., self.outputs].reshape(self._extended_shape(sample_shape))
 
@@ -210,6 +210,13 @@ class SignalPosterior(Posterior):
         signal = predictor.frozen.moments(rows, predictor.num_samples, torch.Generator())
         shape = (*self.x.shape[:-1], self.surrogate.num_outputs)
         return Marginals(signal.mean.reshape(shape), signal.var.reshape(shape))
+
+    @cached_property
+    def _noise_var(self) -> Float[Tensor, "*B Q P"]:
+        """Of the noise, standardised: draws of it are Normal, whatever its tails."""
+        rows = self.x.reshape(-1, self.x.shape[-1])
+        var = self.surrogate.model.noise_var(rows, torch.Generator())
+        return var.expand(len(rows), -1).reshape(*self.x.shape[:-1], self.surrogate.num_outputs)
 
     @property
     def _numbers_per_point(self) -> int:

@@ -9,7 +9,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from mogul.data.batches import Batch
-from mogul.heads import BayesianMixing, GaussianNoise, Head, Identity
+from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
 from mogul.inputs import Observed
 from mogul.model import Model
 from mogul.objective import Analytic, Elbo
@@ -63,7 +63,7 @@ def optimal_prior(kernel, x, y, num_inducing=NUM_DATA):
 def elbo(prior, x, y):
     """The bound of a MOGP of one output whose only mixing weight is one, and known."""
     generator = torch.Generator()
-    mixing, noise = BayesianMixing(1, 1, generator), GaussianNoise(1, var=NOISE)
+    mixing, noise = BayesianMixing(1, 1, generator), ConstantNoise(1, var=NOISE)
     with torch.no_grad():
         mixing.mean.fill_(1)
         mixing.log_scale.fill_(-40)

@@ -80,7 +80,8 @@ class TestModel:
             with torch.no_grad():
                 for _ in range(num_repeats):
                     signal = estimator.signal(model, batch.x, draws)
-                    ell = model.head.noise.expected_log_density(batch.y, batch.observed, signal)
+                    noise = model.head.noise(batch.x, draws)
+                    ell = noise.expected_log_density(batch.y, batch.observed, signal)
                     results.append(ell.reshape(-1, NUM_ROWS).mean(0).sum())
             return torch.stack(results)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mogul.errors import ShapeError
-from mogul.heads import BayesianMixing, GaussianNoise, Head, Identity, Neural
+from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity, Neural
 from mogul.marginals import FeatureMoments, Marginals
 from mogul.nonlinearities import by_name
 from mogul.normals import FreshNormals
@@ -27,7 +27,7 @@ def make_head(kind="relu"):
     else:
         features = Neural(by_name(kind), NUM_LATENTS, NUM_HIDDEN, generator)
     mixing = BayesianMixing(NUM_OUTPUTS, features.num_features, generator)
-    head = Head(features, mixing, GaussianNoise(NUM_OUTPUTS)).double()
+    head = Head(features, mixing, ConstantNoise(NUM_OUTPUTS)).double()
     with torch.no_grad():
         mixing.log_scale.copy_(0.5 * normal(*mixing.log_scale.shape, seed=1) - 1)
         head.noise.log_precision.copy_(normal(NUM_OUTPUTS, seed=2))
@@ -82,7 +82,7 @@ def test_moments_of_samples_make_the_expected_log_density_the_monte_carlo_averag
     observed = torch.tensor([[True, True], [False, True]])
     h = head.features.sample(f, generator)
     signal = head.mixing.moments(FeatureMoments.of_samples(h), NO_INPUTS, torch.Generator())
-    actual = head.noise.expected_log_density(y, observed, signal)
+    actual = head.noise(NO_INPUTS, torch.Generator()).expected_log_density(y, observed, signal)
     weights, var = head.mixing.mean, torch.exp(2 * head.mixing.log_scale)
     for point in range(NUM_POINTS):
         total = 0.0
@@ -118,7 +118,11 @@ def test_kl_and_log_prior_are_sums_over_the_parts():
 def test_every_parameter_gets_a_finite_nonzero_gradient(kind, q):
     head = make_head(kind)
     y, observed = normal(NUM_POINTS, NUM_OUTPUTS, seed=6), torch.ones(NUM_POINTS, NUM_OUTPUTS, dtype=torch.bool)
-    ell = head.noise.expected_log_density(y, observed, head.moments(q, NO_INPUTS, torch.Generator())).sum()
+    ell = (
+        head.noise(NO_INPUTS, torch.Generator())
+        .expected_log_density(y, observed, head.moments(q, NO_INPUTS, torch.Generator()))
+        .sum()
+    )
     (ell - head.kl() + head.log_prior()).backward()
     for name, parameter in head.named_parameters():
         assert torch.isfinite(parameter.grad).all(), name
@@ -128,11 +132,11 @@ def test_every_parameter_gets_a_finite_nonzero_gradient(kind, q):
 @pytest.mark.parametrize(("mixed", "noisy"), [(2, 3), (3, 1)])
 def test_mixing_and_noise_of_different_outputs_are_refused(mixed, noisy, generator):
     with pytest.raises(ShapeError) as caught:
-        Head(Identity(NUM_LATENTS), BayesianMixing(mixed, NUM_LATENTS, generator), GaussianNoise(noisy))
+        Head(Identity(NUM_LATENTS), BayesianMixing(mixed, NUM_LATENTS, generator), ConstantNoise(noisy))
     rule, remedy = "mixing and noise must have the same number of outputs", "Build both with the same num_outputs."
     assert str(caught.value) == f"{rule}; got {mixed} and {noisy}. {remedy}"
 
 
 def test_features_and_mixing_of_different_sizes_are_refused(generator):
     with pytest.raises(ShapeError, match="features and mixing"):
-        Head(Identity(NUM_LATENTS), BayesianMixing(2, NUM_LATENTS + 1, generator), GaussianNoise(2))
+        Head(Identity(NUM_LATENTS), BayesianMixing(2, NUM_LATENTS + 1, generator), ConstantNoise(2))

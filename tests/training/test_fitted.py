@@ -104,7 +104,7 @@ class TestSampleFunctions:
 
     def test_they_have_the_variance_of_the_prediction_less_the_noise(self, fitted: Fitted):
         draws, prediction = fitted.sample_functions(NEW, 20_000), fitted.predict(NEW)
-        noise = fitted.model.noise_var.detach().numpy() * fitted.scaling.outputs.scale**2
+        noise = fitted.model.head.noise.var.detach().numpy() * fitted.scaling.outputs.scale**2
         np.testing.assert_allclose(draws.var(0), prediction.var - noise, rtol=0.08)
 
     def test_they_are_smooth(self, fitted: Fitted):

@@ -115,7 +115,7 @@ def test_the_held_out_score_is_the_normal_log_density_per_value():
     model = build("mogp", x, 2, torch.Generator().manual_seed(1), num_inducing=4)
     with torch.no_grad():
         signal = model.moments(x, 1, torch.Generator())
-        each = torch.distributions.Normal(signal.mean, (signal.var + model.noise_var).sqrt()).log_prob(rows.y)
+        each = torch.distributions.Normal(signal.mean, (signal.var + model.head.noise.var).sqrt()).log_prob(rows.y)
     expected = each[rows.observed].mean().item()
     assert held_out_score(model, rows, torch.Generator()) == pytest.approx(expected)
 

@@ -209,14 +209,12 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         matrix = self._matrix(X, reset=False)
         seed = seed_of(random_state)
         if joint:
-            noise_var = self.fitted_.model.noise_var.detach().double().numpy()
             draws = self.fitted_.sample_functions(matrix, n_samples, seed)
-            noise = np.random.default_rng(seed).standard_normal(draws.shape)
-            draws = draws + self.fitted_.scaling.outputs.scale * np.sqrt(noise_var) * noise
+            draws = draws + self.fitted_.sample_noise(matrix, n_samples, seed)
         else:
             mixture = self.fitted_.predict(matrix, n_samples, seed)  # one component for each draw
-            noise = np.random.default_rng(seed).standard_normal(mixture.component_mean.shape)
-            draws = mixture.component_mean + np.sqrt(mixture.component_var) * noise
+            deviations = mixture.joint.deviations(np.sqrt(mixture.component_var), np.random.default_rng(seed))
+            draws = mixture.component_mean + deviations
         moved: Array = np.moveaxis(draws, 0, -1)
         return moved[:, 0] if self._single else moved
 
@@ -302,6 +300,7 @@ def _correlations(mixture: Prediction) -> Float[Array, "N P P"]:
     """Of the outputs at each row, by the law of total covariance: of the components' means, plus their variances."""
     centered = (mixture.component_mean - mixture.component_mean.mean(0)).transpose(1, 2, 0)
     cov: Array = centered @ centered.swapaxes(1, 2) / centered.shape[-1]
+    cov += mixture.joint.cross_cov(cov.shape[-1])
     diagonal = np.arange(cov.shape[-1])
     cov[:, diagonal, diagonal] += mixture.component_var.mean(0)
     scale = np.sqrt(cov[:, diagonal, diagonal])

@@ -2,20 +2,30 @@
 
 from mogul.heads.features import Features, Identity, Neural
 from mogul.heads.head import Head
+from mogul.heads.heavy_tails import StudentTNoise
+from mogul.heads.laws import NoiseLaw
+from mogul.heads.low_rank import LowRankNoise
 from mogul.heads.mixing import BayesianMixing, CorrelatedMixing, Mixing
-from mogul.heads.noise import GaussianNoise
+from mogul.heads.noise import NOISE_FLOOR, ConstantNoise, GPNoise, NetNoise, Noise
 from mogul.heads.varying import GPMixing, NetMixing, VaryingMixing
 
 __all__ = [
+    "NOISE_FLOOR",
     "BayesianMixing",
+    "ConstantNoise",
     "CorrelatedMixing",
     "Features",
     "GPMixing",
-    "GaussianNoise",
+    "GPNoise",
     "Head",
     "Identity",
+    "LowRankNoise",
     "Mixing",
     "NetMixing",
+    "NetNoise",
     "Neural",
+    "Noise",
+    "NoiseLaw",
+    "StudentTNoise",
     "VaryingMixing",
 ]

@@ -7,19 +7,19 @@ from torch import Tensor, nn
 from mogul.errors import ShapeError
 from mogul.heads.features import Features
 from mogul.heads.mixing import Mixing
-from mogul.heads.noise import GaussianNoise
+from mogul.heads.noise import Noise
 from mogul.marginals import FeatureMoments, Marginals
 
 
 class Head(nn.Module):
     """y = M(x) h(F) + noise. Every result below is of the noise-free signal M(x) h(F)."""
 
-    def __init__(self, features: Features, mixing: Mixing, noise: GaussianNoise) -> None:
+    def __init__(self, features: Features, mixing: Mixing, noise: Noise) -> None:
         super().__init__()
-        if len(noise.log_precision) != mixing.num_outputs:
+        if noise.num_outputs != mixing.num_outputs:
             raise ShapeError(
                 f"mixing and noise must have the same number of outputs; got {mixing.num_outputs} and "
-                f"{len(noise.log_precision)}. Build both with the same num_outputs."
+                f"{noise.num_outputs}. Build both with the same num_outputs."
             )
         if features.num_features != mixing.num_features:
             raise ShapeError(
@@ -45,9 +45,9 @@ class Head(nn.Module):
         return self.mixing.moments(FeatureMoments.of_samples(self.features.sample(f, generator)), x, generator)
 
     def kl(self) -> Float[Tensor, ""]:
-        """KL of the latent variables of features and mixing."""
-        return self.features.kl() + self.mixing.kl()
+        """KL of the latent variables of features, mixing and noise."""
+        return self.features.kl() + self.mixing.kl() + self.noise.kl()
 
     def log_prior(self) -> Float[Tensor, ""]:
         """Log prior density of what is estimated by MAP."""
-        return self.features.log_prior() + self.mixing.log_prior()
+        return self.features.log_prior() + self.mixing.log_prior() + self.noise.log_prior()

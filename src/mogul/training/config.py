@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import torch
 
 from mogul.errors import ConfigError, require_natural, require_positive, unknown_name
-from mogul.objective import Analytic, Expectation
+from mogul.objective import Analytic, Expectation, ObjectiveName, objective_by_name
 from mogul.training.stopping import Stopping
 from mogul.training.updates import Update
 
@@ -28,6 +28,7 @@ class TrainingConfig:
         num_starts: random starts; the best by training objective is trained to the end.
         start_epochs: how long each start is trained before the choice; they count towards `epochs`.
         expectation: `Analytic()` or `MonteCarlo(num_samples)`.
+        objective: "elbo", or "predictive" for the log likelihood of predictions in place of the expected one.
         updates: closed-form updates of some parameters after each step; Adam leaves those alone.
         stopping: when to go on to the next rate, and to end, before the epochs are over; None uses them all.
         precision: of all arithmetic.
@@ -47,6 +48,7 @@ class TrainingConfig:
     num_starts: int = 5
     start_epochs: int = 20
     expectation: Expectation = field(default_factory=Analytic)
+    objective: ObjectiveName = "elbo"
     updates: tuple[Update, ...] = ()
     stopping: Stopping | None = None
     precision: Precision = "float64"
@@ -66,6 +68,7 @@ class TrainingConfig:
             raise ConfigError(
                 f"expectation must be Analytic() or MonteCarlo(); got {self.expectation!r}. Pass one of them."
             )
+        objective_by_name(self.objective)
         if not 0 < self.decay <= 1:
             raise ConfigError(f"decay must be in (0, 1]; got {self.decay}. 1 keeps the rate constant.")
         if any(not 0 < share < 1 for share in self.milestones):

@@ -57,6 +57,19 @@ class Fitted:
             draws = self.model.sample_joint(self._standardised(x), num_samples, generator)
         return self.scaling.outputs.undo(draws.double().cpu().numpy())
 
+    def sample_noise(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
+        """Draws of the outputs' noise at x, for each point by itself."""
+        require_positive(num_samples=num_samples)
+        generator = torch.Generator().manual_seed(seed)
+        rows = self._standardised(x)
+        shape = torch.Size([num_samples, len(rows), len(self.output_names)])
+        with torch.no_grad():
+            law, unit = self.model.head.noise.forward(rows, generator), self.model.mean.scale
+            var = (unit.square() * law.draw_var(shape, generator)).expand(shape)
+            joint = law.joint(torch.zeros_like(var), unit).rescaled(self.scaling.outputs.scale)
+        std = self.scaling.outputs.scale * np.sqrt(var.double().cpu().numpy())
+        return joint.deviations(std, np.random.default_rng(seed))
+
     def predictor(self, num_samples: int = 32, seed: int = 0, precision: torch.dtype | None = None) -> FittedPredictor:
         """A frozen copy for quick predictions at x, in the user's units; draws are for deep models."""
         return FittedPredictor(self.model.predictor(num_samples, seed, precision), self.scaling, self.input_names)

@@ -79,7 +79,7 @@ def row_bounds(
     """ELL − KL of each row: its share of the ELBO."""
     x = latent.draw(batch, generator)
     signal = expectation.signal(model, x, generator)
-    return row_log_likelihood(model, batch, signal) - latent.kl(batch)
+    return row_log_likelihood(model, batch, signal, model.head.noise(x, generator)) - latent.kl(batch)
 
 
 @torch.no_grad()
@@ -89,12 +89,13 @@ def importance_weighted_bound(
     """log (1/S) Σ p(y | x_s, f_s) p(x_s)/q(x_s) per row: at least the ELBO's row in expectation, and tighter with S."""
     q = latent.marginals()
     x = q.sample(num_samples, generator)
-    noise = model.noise_var
-    components = model.components(x, num_samples, generator)
-    log_likelihood = _log_normal(batch.y, components.mean, components.var + noise) * batch.observed
+    f = model.prior(x, num_samples, generator).sample(num_samples, generator)
+    signal = model.head.given_f(f, x, generator)
+    # Latent inputs have no plane to take away: y is in the units of the head.
+    log_likelihood = model.head.noise(x, generator).log_density(batch.y, batch.observed, signal)
     zero, one = torch.zeros_like(q.mean), torch.ones_like(q.var)
     log_weight = (_log_normal(x, zero, one) - _log_normal(x, q.mean, q.var)).sum(-1)
-    return torch.logsumexp(log_likelihood.sum(-1) + log_weight, dim=0) - math.log(num_samples)
+    return torch.logsumexp(log_likelihood + log_weight, dim=0) - math.log(num_samples)
 
 
 def nearest_rows(known: Batch, new: Batch, rows_at_once: int = 1000) -> Tensor:

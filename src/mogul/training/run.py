@@ -10,7 +10,7 @@ from torch import nn
 from mogul.data import Batch
 from mogul.errors import NumericalError
 from mogul.model import Model
-from mogul.objective import Elbo, ElboTerms
+from mogul.objective import ElboTerms, objective_by_name
 from mogul.priors import IndependentGPs, Solver
 from mogul.training.config import TrainingConfig
 from mogul.training.history import EpochRecord
@@ -44,7 +44,7 @@ class Run:
         self.recovery = Recovery()
         self._data = data
         self._generator = generator
-        self._elbo = Elbo(config.expectation, num_data=len(data))
+        self._elbo = objective_by_name(config.objective)(config.expectation, num_data=len(data))
         owned = {parameter for update in config.updates for parameter in update.owns(model)}
         free = [parameter for parameter in model.parameters() if parameter not in owned]
         self._optimiser = torch.optim.Adam(free, lr=config.learning_rate, fused=True)

@@ -9,6 +9,7 @@ import torch
 from mogul.data import Batch
 from mogul.errors import ConfigError, NumericalError, require_positive
 from mogul.model import Model
+from mogul.objective import row_log_predictive
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,9 @@ def held_out_score(model: Model, rows: Batch, generator: torch.Generator, num_sa
     total, count = 0.0, int(rows.observed.sum())
     for part in torch.arange(len(rows)).split(1000):  # type: ignore[no-untyped-call]  # torch's own
         some = rows.rows(part)
-        signal = model.moments(some.x, num_samples, generator)
-        scale = (signal.var + model.noise_var).sqrt()
-        normal = torch.distributions.Normal(signal.mean, scale, validate_args=False)
-        log_density: torch.Tensor = normal.log_prob(some.y)  # type: ignore[no-untyped-call]  # torch's own
-        total += float((log_density * some.observed).sum())
+        q = model.prior(some.x, num_samples, generator)
+        signal = model.head.moments(q, some.x, generator).pooled()
+        total += float(row_log_predictive(model, some, signal, model.head.noise(some.x, generator)).sum())
     model.train(was_training)
     if not math.isfinite(total):
         raise NumericalError(

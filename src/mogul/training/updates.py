@@ -41,9 +41,10 @@ class Update(Protocol):
 
 @dataclass(frozen=True)
 class NoiseUpdate:
-    """1/β towards its optimum, the mean of (y − m)² + v over what is observed, as an exponential average over batches.
+    """The noise's level 1/β towards its optimum, a mean over what is observed, as an exponential average over batches.
 
-    The variance itself is the running average, so there is no state beside the model.
+    For the paper's noise it is the mean of (y − m)² + v; other kinds of noise say what it is for theirs. The level is
+    itself the running average, so there is no state beside the model.
 
     Args:
         rate: the weight of the newest batch.
@@ -63,12 +64,11 @@ class NoiseUpdate:
     def apply(self, model: Model, step: Step) -> None:
         """One step of the average, for each output that is observed in the batch."""
         batch, terms = step.batch, step.terms
-        misfit = (terms.target - terms.signal.mean).square() + terms.signal.var
-        misfit = misfit.reshape(-1, *terms.target.shape).mean(0)
+        misfit = terms.misfit.reshape(-1, *batch.y.shape).mean(0)
         count = batch.observed.sum(0)
         newest = (misfit * batch.observed).sum(0) / count.clamp_min(1)
-        var = model.head.noise.var
-        moved = torch.where(count > 0, var + self.rate * (newest - var), var)
+        level = torch.exp(-model.head.noise.log_precision)
+        moved = torch.where(count > 0, level + self.rate * (newest - level), level)
         model.head.noise.log_precision.copy_(-moved.log())
 
 

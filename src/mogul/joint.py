@@ -1,0 +1,154 @@
+"""How the outputs of one component of a predictive mixture belong together.
+
+A component's mean and variance per output say all that can be asked of one output by itself. Densities of whole rows,
+draws of them and covariances between outputs are asked here.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from mogul.arrays import Array, IntArray
+
+Index = slice | Int[IntArray, "B"]
+Kind = TypeVar("Kind", bound="Independent")
+
+
+@dataclass(frozen=True)
+class Independent:
+    """Independent Normals: what others depart from."""
+
+    def log_density(
+        self, y: Float[Array, "N P"], mean: Float[Array, "S N P"], var: Float[Array, "S N P"]
+    ) -> Float[Array, "S N"]:
+        """log p(y | component) of each row over its observed outputs; NaN is missing."""
+        observed = ~np.isnan(y)
+        each = log_normal(np.where(observed, y, 0.0) - mean, var)
+        result: Array = np.where(observed, each, 0.0).sum(-1)
+        return result
+
+    def deviations(self, std: Float[Array, "S N P"], rng: np.random.Generator) -> Float[Array, "S N P"]:
+        """Draws around a component's mean, with these standard deviations."""
+        result: Array = std * rng.standard_normal(std.shape)
+        return result
+
+    def cross_cov(self, num_outputs: int) -> Float[Array, "P P"]:
+        """What the noise adds to the covariances between different outputs."""
+        return np.zeros((num_outputs, num_outputs))
+
+    def rescaled(self: Kind, scale: Float[Array, "P"]) -> Kind:
+        """For outputs multiplied by these."""
+        return self
+
+    def rows(self: Kind, index: Index) -> Kind:
+        """For some of the points."""
+        return self
+
+    def outputs(self: Kind, index: Index) -> Kind:
+        """For some of the outputs."""
+        return self
+
+    def joined(self: Kind, others: Sequence[Kind]) -> Kind:
+        """For the points of this and then of the others, one after another."""
+        return self
+
+
+@dataclass(frozen=True)
+class ScaleMixture(Independent):
+    """Independent outputs whose noise has one of K variances each: a component's own variance holds a draw of it.
+
+    Densities of whole rows sum over all K: the product over outputs of what single draws say would need many of them.
+
+    Args:
+        signal_var: of the component without its noise.
+        noise_var: the K variances.
+        weight: their probabilities.
+    """
+
+    signal_var: Float[Array, "S N P"]
+    noise_var: Float[Array, "K N P"]
+    weight: Float[Array, "K N P"]
+
+    def log_density(
+        self, y: Float[Array, "N P"], mean: Float[Array, "S N P"], var: Float[Array, "S N P"]
+    ) -> Float[Array, "S N"]:
+        """log Π Σ w N(y | mean, signal_var + noise_var) over the observed outputs."""
+        observed = ~np.isnan(y)
+        gap = np.where(observed, y, 0.0) - mean
+        total = np.full(gap.shape, -math.inf)
+        for noise_var, weight in zip(self.noise_var, self.weight, strict=True):
+            np.logaddexp(total, np.log(weight) + log_normal(gap, self.signal_var + noise_var), out=total)
+        result: Array = np.where(observed, total, 0.0).sum(-1)
+        return result
+
+    def rescaled(self, scale: Float[Array, "P"]) -> "ScaleMixture":
+        """For outputs multiplied by these."""
+        return ScaleMixture(self.signal_var * scale**2, self.noise_var * scale**2, self.weight)
+
+    def rows(self, index: Index) -> "ScaleMixture":
+        """For some of the points."""
+        return ScaleMixture(self.signal_var[:, index], self.noise_var[:, index], self.weight[:, index])
+
+    def outputs(self, index: Index) -> "ScaleMixture":
+        """For some of the outputs."""
+        return ScaleMixture(self.signal_var[..., index], self.noise_var[..., index], self.weight[..., index])
+
+    def joined(self, others: "Sequence[ScaleMixture]") -> "ScaleMixture":
+        """For the points of this and then of the others."""
+        parts = [vars(part).values() for part in (self, *others)]
+        return ScaleMixture(*(np.concatenate(each, axis=1) for each in zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class Correlated(Independent):
+    """Normal with the covariance D + U Uᵀ: a component's variances are its diagonal, that of U Uᵀ included."""
+
+    loadings: Float[Array, "P R"]
+
+    def log_density(
+        self, y: Float[Array, "N P"], mean: Float[Array, "S N P"], var: Float[Array, "S N P"]
+    ) -> Float[Array, "S N"]:
+        """By Woodbury, row by row over its observed outputs."""
+        observed = ~np.isnan(y)
+        own = var - np.square(self.loadings).sum(-1)
+        precision = observed / own
+        gap = np.where(observed, y, 0.0) - mean
+        # I + Uᵀ D⁻¹ U and Uᵀ D⁻¹ (y − m), of the observed outputs.
+        inner = np.eye(self.loadings.shape[1]) + np.einsum("snp,pq,pr->snqr", precision, self.loadings, self.loadings)
+        projected = (precision * gap) @ self.loadings
+        explained = (projected * np.linalg.solve(inner, projected[..., None])[..., 0]).sum(-1)
+        misfit = (precision * np.square(gap)).sum(-1) - explained
+        log_det = np.where(observed, np.log(own), 0.0).sum(-1) + np.linalg.slogdet(inner)[1]
+        result: Array = -0.5 * (observed.sum(-1) * math.log(2 * math.pi) + log_det + misfit)
+        return result
+
+    def deviations(self, std: Float[Array, "S N P"], rng: np.random.Generator) -> Float[Array, "S N P"]:
+        """Each output's own part, and the part that they share."""
+        own = np.sqrt(np.square(std) - np.square(self.loadings).sum(-1))
+        shared = rng.standard_normal((*std.shape[:-1], self.loadings.shape[1])) @ self.loadings.T
+        result: Array = own * rng.standard_normal(std.shape) + shared
+        return result
+
+    def cross_cov(self, num_outputs: int) -> Float[Array, "P P"]:
+        """U Uᵀ off its diagonal."""
+        cov = self.loadings @ self.loadings.T
+        result: Array = cov - np.diag(np.diag(cov))
+        return result
+
+    def rescaled(self, scale: Float[Array, "P"]) -> "Correlated":
+        """For outputs multiplied by these."""
+        return Correlated(self.loadings * scale[:, None])
+
+    def outputs(self, index: Index) -> "Correlated":
+        """For some of the outputs."""
+        return Correlated(self.loadings[index])
+
+
+def log_normal(gap: Array, var: Array) -> Array:
+    """log N(gap | 0, var), number by number."""
+    result: Array = -0.5 * (math.log(2 * math.pi) + np.log(var) + np.square(gap) / var)
+    return result
