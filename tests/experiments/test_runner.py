@@ -33,8 +33,8 @@ def pretend(job: Job, grouped: GroupedData, provenance: Provenance) -> Record:
 def some(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Job, GroupedData]]:
     """Six jobs that take no time."""
     monkeypatch.setattr(runner, "run_job", pretend)
-    splits = SplitChoice((0, 1, 2))
-    return tasks(small(experiment("regression")), models=("mogp",), baselines=("mean",), linear=False, splits=splits)
+    chosen = {"models": ("mogp",), "baselines": ("mean",), "linear": False, "epochs": 2}
+    return tasks(small(experiment("regression")), splits=SplitChoice((0, 1, 2)), **chosen)
 
 
 def run(some: list[tuple[Job, GroupedData]], folder: Path, *, terminal: bool = False) -> str:

@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from mogul.experiments.registry import EXPERIMENTS, experiment
 from mogul.experiments.work import Provenance, run_job
 from mogul.metrics import score
 from mogul.training import fit
+from mogul.training.inference import InferenceConfig
 from small_jobs import NAMES, small, tasks
 
 PROVENANCE = Provenance({"mogul": "0"}, "abc")
@@ -67,7 +69,8 @@ def test_a_model_scores_as_a_fit_by_hand(linear: bool) -> None:
 
 
 def test_latent_inputs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mogul.experiments.work.NUM_DRAWS", 50)
+    quick = partial(InferenceConfig, steps=2)
+    monkeypatch.setattr(sys.modules["mogul.training.fit"], "InferenceConfig", quick)
     record = run(*job_of("unsupervised", "MOGP-LVM"))
     assert np.shape(record.latent["mean"]) == np.shape(record.latent["scale"]) == (40, 4)
     assert np.min(record.latent["scale"]) > 0

@@ -45,13 +45,15 @@ def run_all(
     with _bar(console) as bar:
         line = bar.add_task("", total=sum(work.values()), jobs=_count(len(tasks) - len(left), len(tasks)))
         bar.update(line, advance=sum(amount for slug, amount in work.items() if slug not in left))
-        parallel = Parallel(n_jobs=min(num_jobs, max(1, len(left))), return_as="generator_unordered")
+        num_workers = min(num_jobs, max(1, len(left)))
+        # One by one: quick jobs that come first would have slow ones sent in batches, stored only when all are done.
+        parallel = Parallel(n_jobs=num_workers, batch_size=1, return_as="generator_unordered")
         calls = (delayed(run_job)(job, grouped, provenance) for job, grouped in tasks if job.slug in left)
         try:
             for record in parallel(calls):
                 store.write(record)
                 left.remove(record.slug)
-                bar.console.print(say(record), markup=False, highlight=False)
+                bar.console.print(say(record), markup=False, highlight=False, soft_wrap=True)
                 bar.update(line, advance=work[record.slug], jobs=_count(len(tasks) - len(left), len(tasks)))
         except TerminatedWorkerError:
             raise WorkerError(
