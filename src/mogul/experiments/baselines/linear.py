@@ -1,4 +1,4 @@
-"""What any model must be compared with."""
+"""Least squares: the line that every model must beat, with Normal and with heavy-tailed residuals."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,10 @@ from jaxtyping import Float
 
 from mogul.arrays import Array
 from mogul.data import Dataset
+from mogul.experiments.baselines.base import SMALLEST_VAR, normal_prediction
+from mogul.experiments.baselines.student import StudentT
 from mogul.metrics import Scores, score
 from mogul.prediction import Prediction
-
-
-def normal_prediction(mean: Float[Array, "N P"], var: Float[Array, "P"]) -> Prediction:
-    """A Normal with the same variance everywhere, as a mixture of one component."""
-    spread = np.broadcast_to(var, mean.shape)
-    return Prediction(mean, spread, mean[None], spread[None])
 
 
 @dataclass(frozen=True)
@@ -40,9 +36,9 @@ class LeastSquares:
             rows = ~np.isnan(data.y[:, column])
             weights[:, column] = np.linalg.lstsq(design[rows], data.y[rows, column], rcond=None)[0]
             residual = data.y[rows, column] - design[rows] @ weights[:, column]
-            # Unbiased where there are rows to spare; an exact fit still has some variance.
+            # Unbiased where there are rows to spare.
             spare = max(1, rows.sum() - design.shape[1])
-            var[column] = max(np.square(residual).sum() / spare, np.finfo(np.float64).eps)
+            var[column] = max(np.square(residual).sum() / spare, SMALLEST_VAR)
         return LeastSquares(weights, var)
 
     def predict(self, x: Float[Array, "N D"]) -> Prediction:
@@ -52,6 +48,18 @@ class LeastSquares:
     def evaluate(self, data: Dataset) -> Scores:
         """Scores on test data, in original units."""
         return score([(self.predict(data.x), data.y)])
+
+
+def predict_least_squares(train: Dataset, test: Dataset, seed: int) -> Prediction:
+    """The least-squares plane with Normal residuals."""
+    return LeastSquares.fit(train).predict(test.x)
+
+
+def predict_student(train: Dataset, test: Dataset, seed: int) -> Prediction:
+    """The same plane with Student-t residuals, whose scale the outputs of a row share."""
+    plane = LeastSquares.fit(train)
+    noise = StudentT.fit(train.y - plane.predict(train.x).mean)
+    return noise.around(plane.predict(test.x).mean)
 
 
 def _with_constant(x: Float[Array, "N D"]) -> Float[Array, "N E"]:
