@@ -81,7 +81,7 @@ def write_sample(out: Path) -> Path:
     failed = record("DK-N-SBGPRN", "model", "dk-n-sbgprn", 0, 0.1, 3.0, rng, metrics={})
     jobs.append(failed | {"error": "NumericalError: the loss is NaN at epoch 3. Lower the learning rate."})
     write_jobs(out, jobs)
-    write_summary(out, "kuka", {label: figures for label, figures in PAPER.items()})
+    write_summary(out, "kuka", PAPER)
     return out
 
 
@@ -94,9 +94,10 @@ def write_jobs(out: Path, jobs: list[dict[str, Any]]) -> None:
 
 def write_summary(out: Path, dataset: str, paper: dict[str, tuple[float, float]], split_kind: str = "random") -> None:
     """The paper's LL for these labels."""
-    columns = "experiment dataset split_kind label metric mean sd num_splits paper_mean paper_sd rank".split()
+    columns = ["experiment", "dataset", "split_kind", "label", "metric", "mean", "sd", "num_splits", "rank"]
+    columns += ["paper_mean", "paper_sd", "difference_in_paper_sd"]
     with (out / "summary.csv").open("w", encoding="utf-8", newline="") as file:
-        rows = csv.DictWriter(file, [*columns, "difference_in_paper_sd"], restval="")
+        rows = csv.DictWriter(file, columns, restval="")
         rows.writeheader()
         for label, (mean, sd) in paper.items():
             known = {"experiment": "regression", "dataset": dataset, "split_kind": split_kind, "label": label}

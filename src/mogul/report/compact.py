@@ -13,7 +13,12 @@ MAX_POINTS, MAX_EPOCHS, MAX_MAPPED = 60, 100, 300
 def figure_data(board: Board) -> dict[str, Any]:
     """The first job of each line, best line first, and the sweep, as plain values for JSON."""
     truths: list[Any] = []  # jobs on the same split share theirs
-    jobs = [_job(line, record, truths) for line in board.lines if (record := line.first) is not None]
+    presets = {line.preset for line in board.lines if line.kind == "model"}
+    jobs = [
+        _job(record, truths) | {"name": _name(line, with_preset=len(presets) > 1)}
+        for line in board.lines
+        if (record := line.first) is not None
+    ]
     return {"jobs": jobs, "truths": truths, "sweep": _sweep(board)}
 
 
@@ -29,15 +34,16 @@ def digits(values: Any, significant: int = 4) -> Any:
     return None if found is None else float(f"{found:.{significant}g}")
 
 
-def _job(line: Line, record: Record, truths: list[Any]) -> dict[str, Any]:
+def _name(line: Line, with_preset: bool) -> str:
+    """What tells a line from the others of its table."""
+    preset = f"({line.preset})" if with_preset and line.preset else ""
+    return " ".join(word for word in (line.label, line.settings_label, preset) if word)
+
+
+def _job(record: Record, truths: list[Any]) -> dict[str, Any]:
     part = record.content.get
     return {
-        "label": record.label,
         "kind": record.kind,
-        "preset": record.preset,
-        "settings": line.settings_label,
-        "split": record.split_label,
-        "ll": digits(record.metrics.get("ll")),
         "command": record.command,
         "curve": _curve(part("curve")),
         "outputs": _outputs(part("per_output")),
@@ -82,7 +88,7 @@ def _latent(found: Mapping[str, Any] | None, predictions: Mapping[str, Any] | No
     if not found or not found.get("mean") or len(found["mean"][0]) < 1:
         return None
     columns = _columns(found["mean"])
-    order = sorted(range(len(columns)), key=lambda place: -_variance(columns[place]))[:2]
+    order = sorted(sorted(range(len(columns)), key=lambda place: -_variance(columns[place]))[:2])
     scales = _columns(found["scale"]) if found.get("scale") else None
     same = bool(predictions) and len((predictions or {})["true"]) == len(found["mean"])
     return {

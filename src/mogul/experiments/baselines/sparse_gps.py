@@ -27,9 +27,9 @@ class SparseGPConfig:
     """Sizes and steps of the GPs."""
 
     num_inducing: int = 100
-    num_steps: int = 800
+    num_steps: int = 500
     batch_size: int = 500
-    learning_rate: float = 0.03
+    learning_rate: float = 0.04
 
 
 class SparseGPs(gpytorch.models.ApproximateGP):  # type: ignore[misc]  # GPyTorch has no types

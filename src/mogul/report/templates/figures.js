@@ -40,7 +40,6 @@
     return boards.get(root);
   };
 
-  const nameOf = (job) => [job.label, job.settings, job.preset && `(${job.preset})`].filter(Boolean).join(" ");
   const outputNames = (job) => job.outputs?.names
     ?? (job.predictions?.mean ?? []).map((_, place) => `output ${place + 1}`);
 
@@ -52,7 +51,7 @@
     const { root, data, chosen } = board;
     for (const select of root.querySelectorAll("select[data-choice]")) {
       const name = select.dataset.choice;
-      const pairs = name === "job" ? data.jobs.map((job, place) => [place, nameOf(job)])
+      const pairs = name === "job" ? data.jobs.map((job, place) => [place, job.name])
         : name === "output" ? outputNames(data.jobs[chosen.job]).map((text, place) => [place, text]) : CHOICES[name];
       options(select, pairs, chosen[name]);
       select.disabled = pairs.length < 2;
@@ -129,7 +128,7 @@
       ];
       const name = outputNames(job)[board.chosen.output];
       const layout = { xaxis: { title: { text: `true ${name}` } }, yaxis: { title: { text: error ? "predicted − true" : "predicted" } } };
-      return { traces, layout, says: `${name} as predicted by ${nameOf(job)} against the truth` };
+      return { traces, layout, says: `${name} as predicted by ${job.name} against the truth` };
     },
 
     curves(board, c) {
@@ -137,7 +136,7 @@
       if (!lines.length) return { missing: "None of these is trained by steps." };
       const axis = board.chosen.axis;
       const traces = lines.map((each) => ({
-        x: each.job.curve[axis], y: each.job.curve.elbo, name: nameOf(each.job), mode: "lines", line: line(each, c),
+        x: each.job.curve[axis], y: each.job.curve.elbo, name: each.job.name, mode: "lines", line: line(each, c),
       }));
       // The first steps are so far below that they would flatten all that follows.
       const later = lines.map(({ job: { curve: { elbo } } }) => elbo.slice(Math.floor(elbo.length / 8))).flat()
@@ -159,13 +158,13 @@
       const width = 1 / counts.length;
       const traces = [{
         type: "bar", x: counts.map((_, place) => (place + 0.5) * width), y: counts.map((count) => count / total / width),
-        width, marker: { color: c[job.kind], opacity: 0.75, line: { color: c.rule, width: 1 } }, name: nameOf(job), showlegend: false,
+        width, marker: { color: c[job.kind], opacity: 0.75, line: { color: c.rule, width: 1 } }, name: job.name, showlegend: false,
       }];
       const layout = {
         xaxis: { title: { text: "P(output ≤ truth)" }, range: [0, 1] }, yaxis: { title: { text: "density" }, rangemode: "tozero" },
         shapes: [{ type: "line", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: c.ink, width: 1, dash: "dash" } }],
       };
-      return { traces, layout, says: `histogram of the probability integral transform of ${nameOf(job)}` };
+      return { traces, layout, says: `histogram of the probability integral transform of ${job.name}` };
     },
 
     coverage(board, c) {
@@ -176,7 +175,7 @@
       const traces = [
         { x: [0, 1], y: [0, gap ? 0 : 1], mode: "lines", line: { color: c.muted, width: 1 }, hoverinfo: "skip", showlegend: false },
         ...lines.map((each) => ({
-          x: each.job.calibration.levels, y: inside(each.job.calibration), name: nameOf(each.job), mode: "lines", line: line(each, c),
+          x: each.job.calibration.levels, y: inside(each.job.calibration), name: each.job.name, mode: "lines", line: line(each, c),
         })),
       ];
       const layout = {
@@ -192,7 +191,7 @@
       const lines = compared(board, (job) => job.outputs?.[score]);
       if (!lines.length) return { missing: "No scores of single outputs were kept." };
       const traces = lines.map((each) => ({
-        x: each.job.outputs.names, y: each.job.outputs[score], name: nameOf(each.job), mode: "lines+markers",
+        x: each.job.outputs.names, y: each.job.outputs[score], name: each.job.name, mode: "lines+markers",
         line: line(each, c), marker: { size: each.bold ? 7 : 5 },
       }));
       const layout = {
@@ -217,7 +216,7 @@
       }];
       const title = (place) => ({ title: { text: `latent input ${(job.latent.places[place] ?? 0) + 1}` } });
       const layout = { xaxis: title(0), yaxis: title(1) };
-      return { traces, layout, says: `map of test rows in the latent space of ${nameOf(job)}` };
+      return { traces, layout, says: `map of test rows in the latent space of ${job.name}` };
     },
   };
 
