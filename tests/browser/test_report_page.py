@@ -1,11 +1,13 @@
 """The page of results in a real browser: `make test-browser`, apart from `make test`, which needs no browser."""
 
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mogul.report.page import write_report
-from sample_results import write_sample
+from sample_results import KUKA, record, write_jobs, write_sample
 
 pytestmark = pytest.mark.browser
 CHROMIUM = "/usr/bin/chromium"
@@ -32,17 +34,18 @@ def browser():
 @pytest.fixture
 def opened(browser, report):
     """Opens the page at a size; after the test, nothing may have been complained of, and nothing asked for."""
-    complaints, requests, contexts = [], [], []
+    complaints, requests, contexts, pages = [], [], [], set()
 
     def intercept(route):
         url = route.request.url
-        if url == report.as_uri() or url.startswith(("data:", "blob:")):
+        if url in pages or url.startswith(("data:", "blob:")):
             route.continue_()
         else:
             requests.append(url)
             route.abort()
 
-    def open_page(width: int = 1366, height: int = 850, **options):
+    def open_page(width: int = 1366, height: int = 850, path: Path = report, **options):
+        pages.add(path.as_uri())
         context = browser.new_context(viewport={"width": width, "height": height}, **options)
         contexts.append(context)
         context.route("**/*", intercept)
@@ -51,7 +54,7 @@ def opened(browser, report):
             "console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else 0
         )
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(report.as_uri())
+        page.goto(path.as_uri())
         return page
 
     yield open_page
@@ -177,11 +180,36 @@ def test_dark_and_light_differ(opened):
     assert len(colours) == 2
 
 
-def test_a_screenshot_is_kept(opened):
-    page = opened(1280, 1500)
-    page.locator(f"{BOARD} .grid").scroll_into_view_if_needed()
-    page.locator(f"{BOARD} figure[data-figure=curves] .main-svg").first.wait_for()
-    page.evaluate(f"document.querySelector('{BOARD}').scrollIntoView({{behavior: 'instant'}})")
-    picture = Path(__file__).parents[2] / "docs" / "report.png"
-    page.screenshot(path=picture)
-    assert picture.read_bytes().startswith(b"\x89PNG")
+def test_a_label_is_text_even_if_it_is_a_script(opened, tmp_path):
+    evil = "</script><script>window.ran = 1</script><img src=x onerror='window.ran = 2'>"
+    job = record(*KUKA[0], np.random.default_rng(0), label=evil, command=evil)
+    job["per_output"]["names"] = [evil, *job["per_output"]["names"][1:]]
+    write_jobs(tmp_path, [job])
+    page = opened(path=write_report(tmp_path))
+    page.locator("figure[data-figure=outputs]").scroll_into_view_if_needed()
+    page.locator("figure[data-figure=outputs] .main-svg").first.wait_for()
+    assert page.locator("th.name[data-value]").inner_text().startswith(evil)
+    assert page.locator("[data-command]").inner_text() == evil
+    assert page.evaluate("typeof window.ran") == "undefined"
+
+
+def test_a_screenshot_is_kept(opened, report, tmp_path):
+    """Of the results in the repository; where there are none, of sample numbers, which then say so."""
+    root = Path(__file__).parents[2]
+    has_results = any((root / "results" / "jobs").glob("*.json"))
+    if has_results:
+        shutil.copytree(root / "results", tmp_path / "results")
+        report = write_report(tmp_path / "results")
+    page = opened(1366, 1400, path=report)
+    board = page.locator(".board").first
+    board.locator(".grid").scroll_into_view_if_needed()
+    board.locator("figure .main-svg").first.wait_for()
+    board.evaluate("each => each.scrollIntoView({behavior: 'instant'})")
+    if not has_results:
+        said = page.locator(".filter output")
+        said.evaluate("each => { each.innerHTML = '<b class=failed>made-up sample numbers</b>'; }")
+            "each => { each.innerHTML = '<b class=failed>made-up sample numbers</b>'; }"
+        )
+    page.wait_for_timeout(1000)
+    page.screenshot(path=root / "docs" / "report.png")
+    assert (root / "docs" / "report.png").read_bytes().startswith(b"\x89PNG")

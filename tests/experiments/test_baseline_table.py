@@ -36,9 +36,9 @@ def shortened(name: str):
 
 def moving(num_rows: int, rng: np.random.Generator) -> Dataset:
     """Two states that drift to a curve of a third input; the units are far from 1."""
-    x = rng.normal(size=(num_rows, 3)) * [1.0, 50.0, 2.0] + [0.0, 1000.0, 5.0]
+    x = rng.normal(size=(num_rows, 3)) * [2.0, 50.0, 2.0] + [0.0, 1000.0, 5.0]
     step = np.stack([np.sin(x[:, 2]), 20 * np.cos(x[:, 2])], axis=1)
-    y = 0.8 * x[:, :2] + step + rng.normal(size=(num_rows, 2)) * [0.05, 2.0]
+    y = x[:, :2] + step + rng.normal(size=(num_rows, 2)) * [0.05, 2.0]
     return Dataset(pd.DataFrame(x, columns=["a", "b", "c"]), pd.DataFrame(y, columns=["next_a", "next_b"]))
 
 
@@ -68,7 +68,7 @@ def test_every_baseline_predicts_in_original_units_and_beats_the_mean(name, gaps
     scores, plain = score([(prediction, test.y)]), score([(BASELINES["mean"].fit_predict(given, test, 0), test.y)])
     assert scores.ll >= plain.ll - 1e-9
     assert scores.mrmse <= plain.mrmse + 1e-9
-    assert 0.6 < scores.coverage[0.8] < 0.95
+    assert 0.55 < scores.coverage[0.8] < 0.97
 
 
 @pytest.mark.parametrize("name", BASELINES)

@@ -74,6 +74,21 @@ def test_a_table_is_drawn_best_at_the_top(sample):
     assert {text.get_text() for text in panel.get_legend().get_texts()} == {"ours", "the paper", "baseline"}
 
 
+def test_a_straggler_does_not_squash_the_rest():
+    scores = {"a": 45.0, "b": 44.0, "c": 43.0, "d": -280.0}
+    lines = tuple(Line(label, "model", scores={"ll": Spread(ll, None)}) for label, ll in scores.items())
+    board = Board("regression", "kuka", "random", lines)
+    assert [board.bar(line) for line in lines] == [
+        1.0,
+        pytest.approx(2 / 3, abs=1e-3),
+        pytest.approx(1 / 3, abs=1e-3),
+        0,
+    ]
+    panel = table_figure(board).axes[0]
+    assert panel.get_xlim()[0] > 40
+    assert [text.get_text() for text in panel.texts] == ["← −280.0"]
+
+
 def test_every_figure_is_written_twice(tmp_path):
     rng = np.random.default_rng(0)
     odd = record("costs $x$ and $", "model", "mogp", 1.0, 0.1, 1, rng, dataset="my data/set")
@@ -115,16 +130,15 @@ def test_the_bar_and_the_best_leave_out_what_has_no_score():
     assert board.best("baseline") is None
 
 
-def test_the_papers_lines_come_with_their_spread():
+def test_the_papers_lines_come_with_their_spread(tmp_path):
     paper = [
         PaperFigure("regression", "kuka", "MOGP", "ll", 15.6, 0.4),
         PaperFigure("regression", "eeg", "MOGP", "ll", 1, 1),
     ]
     rng = np.random.default_rng(0)
     job = record("MOGP", "model", "mogp", 16.0, 0.1, 1, rng)
-    from mogul.report.records import _record
-
-    (board,) = boards([_record(job)], paper)
+    write_jobs(tmp_path, [job])
+    (board,) = boards(read_records(tmp_path), paper)
     (theirs,) = [line for line in board.lines if line.kind == "paper"]
     assert theirs.scores == {"ll": Spread(15.6, 0.4)}
     assert theirs.jobs == ()

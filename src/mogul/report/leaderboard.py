@@ -148,15 +148,20 @@ class Board:
         mean, sd = theirs.scores["ll"]
         return (line.scores["ll"].mean - mean) / sd if sd else None
 
-    def bar(self, line: Line) -> float | None:
-        """How far along its LL is, from 0 at the low end of the table to 1 at the best; stragglers are at 0."""
-        known = sorted(each.scores["ll"].mean for each in self.lines if "ll" in each.scores)
-        if "ll" not in line.scores or not known:
-            return None
+    @property
+    def low_end(self) -> float:
+        """Where a scale of LL begins: at the lowest, or where far stragglers would begin to squash the rest."""
+        known = sorted(line.scores["ll"].mean for line in self.lines if "ll" in line.scores)
         best, middle = known[-1], known[len(known) // 2]
-        low = max(known[0], best - 3 * (best - middle)) if best > middle else known[0]
-        share = (line.scores["ll"].mean - low) / (best - low) if best > low else 1.0
-        return round(min(1.0, max(0.0, share)), 3)
+        return max(known[0], best - 3 * (best - middle)) if best > middle else known[0]
+
+    def bar(self, line: Line) -> float | None:
+        """How far along its LL is, from 0 at the low end of the scale to 1 at the best."""
+        if "ll" not in line.scores:
+            return None
+        best = max(each.scores["ll"].mean for each in self.lines if "ll" in each.scores)
+        share = (line.scores["ll"].mean - self.low_end) / (best - self.low_end) if best > self.low_end else 1.0
+        return round(max(0.0, share), 3)
 
     def is_best(self, line: Line, metric: Metric) -> bool:
         """Whether no other line but the paper's own is better by this metric."""

@@ -2,6 +2,7 @@
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from mogul.report.leaderboard import SECTIONS, Board, Line
 from mogul.report.sweeps import PANELS, Curve, Sweep
@@ -22,6 +23,7 @@ def sweep_figure(board: Board, sweep: Sweep) -> Figure:
         for curve in sweep.curves:
             _draw(panel, curve, metric)
         panel.set_xlabel(sweep.axis)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.set_ylabel(PANELS[metric])
     panels[0].legend(fontsize="small", frameon=False)
     figure.suptitle(
@@ -44,12 +46,24 @@ def table_figure(board: Board) -> Figure:
             panel.errorbar(
                 [score.mean for score in scores], places, xerr=spreads, fmt=marker, color=colour, mfc=hollow, label=word
             )
+    _point_to_stragglers(panel, lines, board.low_end)
     panel.set_yticks(range(len(lines)), [_name(line) for line in lines])
     panel.set_xlabel("test LL per datapoint, standardised units")
     panel.set_title(_plain(f"{board.experiment}: {board.title}"), loc="left", fontsize="medium")
     panel.grid(axis="x", alpha=0.3)
     panel.legend(fontsize="small", frameon=False)
     return figure
+
+
+def _point_to_stragglers(panel: Axes, lines: list[Line], low: float) -> None:
+    """Begin the axis at the low end, with an arrow and the number for each line that is further down."""
+    best = max(line.scores["ll"].mean for line in lines)
+    if low == min(line.scores["ll"].mean for line in lines):
+        return
+    panel.set_xlim(low - 0.08 * (best - low), best + 0.08 * (best - low))
+    for place, line in enumerate(lines):
+        if (mean := line.scores["ll"].mean) < low:
+            panel.text(low, place, f"← {mean:.1f}".replace("-", "−"), va="center", fontsize="small")
 
 
 def _draw(panel: Axes, curve: Curve, metric: str) -> None:

@@ -53,4 +53,5 @@ def mean_square(residual: Float[Array, "N P"]) -> Float[Array, "P"]:
     >>> mean_square(np.array([[3.0, 1.0], [np.nan, 1.0]]))
     array([9., 1.])
     """
-    return np.maximum(np.nanmean(np.square(residual), axis=0), SMALLEST_VAR)
+    var: Float[Array, P] = np.maximum(np.nanmean(np.square(residual), axis=0), SMALLEST_VAR)
+    return var

@@ -40,17 +40,14 @@ def _unchanged(data: Dataset) -> Float[Array, "N P"]:
             "Persistence needs inputs that hold the state, such as q1 for next_q1 or v for v_change; the outputs are "
             f"{', '.join(data.output_names)}. Use another baseline."
         )
-    now = np.zeros((data.num_rows, data.num_outputs))
-    for column, name in enumerate(data.output_names):
-        if not name.endswith(_CHANGE):
-            now[:, column] = data.x[:, data.input_names.index(_state(name))]
-    return now
+    state = data.x[:, [data.input_names.index(_state(name)) for name in data.output_names]]
+    return np.where([name.endswith(_CHANGE) for name in data.output_names], 0.0, state)
 
 
-def _state(output: str) -> str | None:
-    """The input that this output is the future or the change of, by its name."""
+def _state(output: str) -> str:
+    """The input that this output is the future or the change of, by its name; nothing, where it says nothing."""
     if output.endswith(_CHANGE):
         return output.removesuffix(_CHANGE)
     if output.startswith(_NEXT):
         return output.removeprefix(_NEXT)
-    return output.replace(_AHEAD, "") if _AHEAD in output else None
+    return output.replace(_AHEAD, "") if _AHEAD in output else ""

@@ -36,8 +36,8 @@ def predict_neighbours(train: Dataset, test: Dataset, seed: int) -> Prediction:
 
 def _without(row: int, places: Int[IntArray, "K"]) -> Int[IntArray, "J"]:
     """All neighbours but the row itself, or but the last where the row is not among them."""
-    kept = places[places != row]
-    return kept[: len(places) - 1]
+    kept: Int[IntArray, J] = places[places != row][: len(places) - 1]
+    return kept
 
 
 def _means(y: Float[Array, "N P"], near: Int[IntArray, "B K"], number: int) -> Float[Array, "B P"]:
@@ -46,4 +46,5 @@ def _means(y: Float[Array, "N P"], near: Int[IntArray, "B K"], number: int) -> F
     observed = ~np.isnan(values)
     count = observed.sum(1)
     total = np.where(observed, values, 0.0).sum(1)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nanmean(y, axis=0))
+    means: Float[Array, "B P"] = np.where(count > 0, total / np.maximum(count, 1), np.nanmean(y, axis=0))
+    return means

@@ -60,7 +60,8 @@ def predict_sparse_gps(train: Dataset, test: Dataset, seed: int, config: SparseG
         gps = _train(problem.rows, config or SparseGPConfig(), torch.Generator().manual_seed(seed))
     gps.eval()
     with torch.no_grad():
-        parts = [gps.likelihood(gps(rows)) for rows in problem.inputs(test).split(_ROWS_AT_ONCE)]
+        chunks = problem.inputs(test).split(_ROWS_AT_ONCE)  # type: ignore[no-untyped-call]  # torch's own
+        parts = [gps.likelihood(gps(rows)) for rows in chunks]
         mean, var = (torch.cat([getattr(part, word).T for part in parts]) for word in ("mean", "variance"))
     return problem.restore(Marginals(mean[None], var[None]), test)
 

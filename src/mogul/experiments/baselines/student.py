@@ -70,4 +70,5 @@ def _likeliest_degrees(distance: Float[Array, "N"], count: Int[IntArray, "N"]) -
         each = gammaln(half) - gammaln(0.5 * degrees) - 0.5 * count * np.log(degrees)
         return -float((each - half * np.log1p(distance / degrees)).sum())
 
-    return float(np.exp(minimize_scalar(loss, bounds=np.log(DEGREES), method="bounded").x))
+    low, high = np.log(DEGREES)
+    return float(np.exp(minimize_scalar(loss, bounds=(low, high), method="bounded").x))
