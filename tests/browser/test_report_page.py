@@ -208,8 +208,6 @@ def test_a_screenshot_is_kept(opened, report, tmp_path):
     if not has_results:
         said = page.locator(".filter output")
         said.evaluate("each => { each.innerHTML = '<b class=failed>made-up sample numbers</b>'; }")
-            "each => { each.innerHTML = '<b class=failed>made-up sample numbers</b>'; }"
-        )
     page.wait_for_timeout(1000)
     page.screenshot(path=root / "docs" / "report.png")
     assert (root / "docs" / "report.png").read_bytes().startswith(b"\x89PNG")
