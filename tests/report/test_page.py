@@ -128,12 +128,13 @@ def test_plotly_may_stand_in_a_script_element():
     assert "<!--" not in source
 
 
-def test_the_papers_figures_are_shown_for_its_own_data_and_split_only(tmp_path, rng):
-    write_summary(tmp_path, "kuka", {"MOGP": (15.64, 0.4)})
+@pytest.mark.parametrize("column", ["split", "split_kind"])
+def test_the_papers_figures_are_shown_for_its_own_data_and_split_only(tmp_path, rng, column):
+    write_summary(tmp_path, "kuka", {"MOGP": (15.64, 0.4)}, column=column)
     text = written(tmp_path, kuka(rng))
     assert text.count('data-kind="paper"') == 1
     assert "15.64 ± 0.40" in text
-    write_summary(tmp_path, "kuka", {"MOGP": (15.64, 0.4)}, split_kind="groups")
+    write_summary(tmp_path, "kuka", {"MOGP": (15.64, 0.4)}, "by trajectory", column)
     assert "15.64" not in write_report(tmp_path).read_text(encoding="utf-8")
 
 

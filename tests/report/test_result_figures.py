@@ -33,8 +33,12 @@ def test_hidden_units_are_drawn_as_in_the_paper(sample):
     figure = sweep_figure(board, swept(board))
     assert [panel.get_ylabel() for panel in figure.axes] == ["test LL", "test MRMSE"]
     assert {panel.get_xlabel() for panel in figure.axes} == {"number of hidden units H"}
-    level = {line.get_label(): line.get_linestyle() for line in figure.axes[0].get_lines()}
-    assert (level["MOGP"], level["DGP"]) == ("--", ":")
+    level = {line.get_label(): (line.get_linestyle(), line.get_color()) for line in figure.axes[0].get_lines()}
+    assert (level["MOGP"], level["DGP"]) == (("--", "black"), (":", "black"))
+    assert level["MOGP + linear"][0] == "--"
+    assert level["MOGP + linear"][1] != "black"
+    assert level["least squares"] == ("-.", "black")
+    assert "mean" not in level  # of the baselines, the one to beat
     curves = {drawn.get_label(): drawn.lines[0] for drawn in figure.axes[0].containers}
     assert set(curves) == {"N-MOGP", "N-SBGPRN", "N-DGP"}
     np.testing.assert_array_equal(curves["N-MOGP"].get_xdata(), [4, 8, 12, 16, 20])

@@ -122,7 +122,8 @@ def _sweep_curve(curve: Curve, panels: Sequence[str], ends: tuple[float, float])
             "mean": [digits(spread.mean) for _, spread in values],
             "sd": [digits(spread.sd) for _, spread in values],
         }
-    return {"label": curve.label, "kind": curve.kind, "dash": curve.dash, "level": curve.is_level, "drawn": drawn}
+    kind = {"dash": curve.dash, "reference": curve.is_reference, "level": curve.is_level}
+    return {"label": curve.label, **kind, "drawn": drawn}
 
 
 def thin(rows: Sequence[Any], most: int) -> list[Any]:

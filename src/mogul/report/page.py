@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +31,26 @@ def write_report(out: Path) -> Path:
 
 def render(records: Sequence[Record], tables: Sequence[Board]) -> str:
     """The page as text."""
-    environment = _environment()
-    loader = environment.loader
-    assert loader is not None
-    code = {name: loader.get_source(environment, name)[0] for name in ("tables.js", "figures.js", "report.css")}
-    code["plotly"] = plotly_source()
-    scripts = [code[name] for name in ("tables.js", "figures.js", "plotly")]
-    return environment.get_template("report.html.j2").render(
-        policy=" ".join(_hash(script) for script in scripts),
-        code={name: Markup(text) for name, text in code.items()},  # our own files, not text from records
-        sections=_sections(tables),
-        highlights=[board for board in tables if sweep_of(board) is None and board.best("model")],
-        failed=[record for record in records if record.is_failed],
-        num_jobs=len(records),
-        metrics=METRICS,
-        kinds=KINDS,
-        provenance=_provenance(records),
+    templates = files("mogul.report") / "templates"
+    scripts = {name: (templates / name).read_text(encoding="utf-8") for name in ("tables.js", "figures.js")}
+    scripts["plotly"] = plotly_source()
+    style = (templates / "report.css").read_text(encoding="utf-8")
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            policy=" ".join(_hash(script) for script in scripts.values()),
+            # Our own files, not text from records: the only markup that is not escaped.
+            style=Markup(style),
+            scripts={name: Markup(text) for name, text in scripts.items()},
+            sections=_sections(tables),
+            highlights=[board for board in tables if sweep_of(board) is None and board.best("model")],
+            failed=[record for record in records if record.is_failed],
+            num_jobs=len(records),
+            metrics=METRICS,
+            kinds=KINDS,
+            provenance=_provenance(records),
+        )
     )
 
 

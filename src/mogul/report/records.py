@@ -69,7 +69,8 @@ def read_paper(out: Path) -> list[PaperFigure]:
     found = []
     for row in rows:
         mean = number(row.get("paper_mean"))
-        if mean is None or row.get("split_kind") != "random" or not is_papers_own(row["experiment"], row["dataset"]):
+        is_random = (row.get("split_kind") or row.get("split")) == "random"
+        if mean is None or not is_random or not is_papers_own(row["experiment"], row["dataset"]):
             continue
         metric = row["metric"].lower()
         found.append(

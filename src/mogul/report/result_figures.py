@@ -1,5 +1,7 @@
 """Figures of results with the paper's axes, for print: sweeps, and the lines of a table as dots."""
 
+import itertools
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -7,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from mogul.report.leaderboard import SECTIONS, Board, Line
 from mogul.report.sweeps import PANELS, Curve, Sweep
 
-_STYLES = {"solid": "-", "dash": "--", "dot": ":"}
+_STYLES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 _KINDS = {
     "model": ("ours", "tab:blue", "o"),
     "paper": ("the paper", "tab:purple", "D"),
@@ -20,8 +22,9 @@ def sweep_figure(board: Board, sweep: Sweep) -> Figure:
     figure = Figure(figsize=(4.2 * len(sweep.panels), 3.4), layout="constrained")
     panels = figure.subplots(1, len(sweep.panels), squeeze=False)[0]
     for panel, metric in zip(panels, sweep.panels, strict=True):
+        colours = (f"C{number}" for number in itertools.count())
         for curve in sweep.curves:
-            _draw(panel, curve, metric)
+            _draw(panel, curve, metric, "black" if curve.is_reference else next(colours))
         panel.set_xlabel(sweep.axis)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.set_ylabel(PANELS[metric])
@@ -66,10 +69,9 @@ def _point_to_stragglers(panel: Axes, lines: list[Line], low: float) -> None:
             panel.text(low, place, f"← {mean:.1f}".replace("-", "−"), va="center", fontsize="small")
 
 
-def _draw(panel: Axes, curve: Curve, metric: str) -> None:
+def _draw(panel: Axes, curve: Curve, metric: str, colour: str) -> None:
     values = curve.values(metric)
     style = _STYLES[curve.dash]
-    colour = None if curve.dash == "solid" else "black"
     if not values:
         return
     if curve.is_level:

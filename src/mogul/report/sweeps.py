@@ -14,17 +14,23 @@ AXES = {
     "num_missing": "missing outputs per row",
 }
 PANELS = {"ll": "test LL", "mrmse": "test MRMSE", "train_ll": "training LL"}
-# The paper's figures: MOGP dashed, DGP dotted.
-_DASHES = {"mogp": "dash", "dgp": "dot"}
+# The paper's figures: MOGP dashed, DGP dotted. Of the baselines the one that every model must beat is drawn.
+_DASHES = {"mogp": "dash", "dgp": "dot", "least-squares": "dashdot"}
+_BASELINE = "least-squares"
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A label over the values of a setting; `is_level` where it has none, and is the same at all of them."""
+    """A label over the values of a setting.
+
+    `is_level` where it has none, and is the same at all of them; `is_reference` for the paper's own MOGP and DGP, and
+    for the baseline, which have no colour of their own.
+    """
 
     label: str
     kind: str
     dash: str
+    is_reference: bool
     is_level: bool
     points: tuple[tuple[float, Line], ...]
 
@@ -60,16 +66,17 @@ def sweep_of(board: Board) -> Sweep | None:
         return None
     groups: dict[tuple[str, str, str, bool], list[tuple[float, Line]]] = {}
     for line in board.lines:
-        if line.kind == "paper" or not line.scores:
+        if not line.scores or line.kind == "paper" or (line.kind == "baseline" and _model(line) != _BASELINE):
             continue
         at = number(dict(line.settings).get(setting))
         groups.setdefault((line.label, line.kind, line.preset, at is None), []).append((at or 0.0, line))
-    presets = {preset for _, _, preset, _ in groups}
+    presets = {preset for _, kind, preset, _ in groups if kind == "model"}
     curves = [
         Curve(
-            label if len(presets) == 1 else f"{label} ({preset})",
+            f"{label} ({preset})" if kind == "model" and len(presets) > 1 else label,
             kind,
-            _dash(points[0][1]),
+            _DASHES.get(_model(points[0][1]), "solid"),
+            kind == "baseline" or (_model(points[0][1]) in _DASHES and label.lower() == _model(points[0][1])),
             is_level,
             tuple(sorted(points, key=lambda point: point[0])),
         )
@@ -90,6 +97,6 @@ def _swept(lines: Sequence[Line]) -> str | None:
     return max(values, key=lambda name: len(values[name]), default=None)
 
 
-def _dash(line: Line) -> str:
-    model = str(line.jobs[0].content.get("model") or line.label).lower()
-    return _DASHES.get(model, "solid")
+def _model(line: Line) -> str:
+    """What the job calls its model or baseline."""
+    return str(line.jobs[0].content.get("model") or line.label).lower()

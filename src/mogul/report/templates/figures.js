@@ -80,11 +80,10 @@
     sweep(board, c) {
       const { sweep } = board.data;
       const traces = [];
-      const ours = sweep.curves.filter((curve) => curve.dash === "solid");
+      const coloured = sweep.curves.filter((curve) => !curve.reference);
       sweep.panels.forEach((panel, place) => sweep.curves.forEach((curve) => {
         const { at, mean, sd } = curve.drawn[panel.metric];
-        const solid = ours.indexOf(curve);
-        const color = solid < 0 ? c.ink : c.series[solid % c.series.length];
+        const color = curve.reference ? c.ink : c.series[coloured.indexOf(curve) % c.series.length];
         traces.push({
           x: at, y: mean, name: curve.label, legendgroup: curve.label, showlegend: place === 0,
           mode: curve.level ? "lines" : "lines+markers", line: { color, dash: curve.dash, width: 2 },
