@@ -182,7 +182,7 @@ def test_dark_and_light_differ(opened):
 
 def test_a_label_is_text_even_if_it_is_a_script(opened, tmp_path):
     evil = "</script><script>window.ran = 1</script><img src=x onerror='window.ran = 2'>"
-    job = record(*KUKA[0], np.random.default_rng(0), label=evil, command=evil)
+    job = record(*KUKA[0], np.random.default_rng(0)) | {"label": evil, "command": evil}
     job["per_output"]["names"] = [evil, *job["per_output"]["names"][1:]]
     write_jobs(tmp_path, [job])
     page = opened(path=write_report(tmp_path))

@@ -40,10 +40,12 @@ class Elements(HTMLParser):
         ]
 
 
-@pytest.fixture(autouse=True)
-def small_plotly(monkeypatch):
+@pytest.fixture(autouse=True, scope="module")
+def small_plotly():
     """plotly.js itself is five megabytes that no test here reads."""
-    monkeypatch.setattr(page, "plotly_source", lambda: "var Plotly = {};")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "plotly_source", lambda: "var Plotly = {};")
+        yield
 
 
 @pytest.fixture
@@ -57,11 +59,18 @@ def written(out: Path, *jobs: dict) -> str:
 
 
 def kuka(rng, place: int = 0, **changes) -> dict:
-    return record(*KUKA[place], rng, **changes)
+    return record(*KUKA[place], rng) | changes
 
 
-def test_every_experiment_has_a_section_and_every_table_a_board(tmp_path):
-    elements = Elements(write_report(write_sample(tmp_path)).read_text(encoding="utf-8"))
+@pytest.fixture(scope="module")
+def elements(tmp_path_factory) -> Elements:
+    """A page of everything."""
+    out = write_sample(tmp_path_factory.mktemp("results"))
+    return Elements(write_report(out).read_text(encoding="utf-8"))
+
+
+def test_every_experiment_has_a_section_and_every_table_a_board(elements):
+
     assert elements.open == []
     sections = {each["id"] for each in elements.all("section") if "id" in each}
     assert {"regression", "unsupervised", "hidden-units", "small-data", "missing-outputs", "failed"} <= sections
@@ -72,8 +81,8 @@ def test_every_experiment_has_a_section_and_every_table_a_board(tmp_path):
     assert anchors - {"main"} <= sections
 
 
-def test_ids_are_unique_and_controls_point_to_them(tmp_path):
-    elements = Elements(write_report(write_sample(tmp_path)).read_text(encoding="utf-8"))
+def test_ids_are_unique_and_controls_point_to_them(elements):
+
     ids = [attributes["id"] for _, attributes in elements.found if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert {each["aria-controls"] for each in elements.all("button", **{"class": "more"})} <= set(ids)

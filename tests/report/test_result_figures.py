@@ -48,7 +48,7 @@ def test_hidden_units_are_drawn_as_in_the_paper(sample):
 def test_little_data_shows_training_and_test_scores(sample):
     sweep = swept(board_of(sample, "small-data-rhythmic-arm-random"))
     assert sweep.panels == ("ll", "train_ll")
-    assert sweep.axis == "training rows N_data"
+    assert sweep.axis == "number of training rows N_data"
     assert {curve.label: curve.dash for curve in sweep.curves} == {"MOGP": "dash", "N-MOGP": "solid"}
     assert not any(curve.is_level for curve in sweep.curves)
 
@@ -137,7 +137,7 @@ def test_the_bar_and_the_best_leave_out_what_has_no_score():
 def test_the_papers_lines_come_with_their_spread(tmp_path):
     paper = [
         PaperFigure("regression", "kuka", "MOGP", "ll", 15.6, 0.4),
-        PaperFigure("regression", "eeg", "MOGP", "ll", 1, 1),
+        PaperFigure("regression", "eeg", "MOGP", "ll", 1.0, 1.0),
     ]
     rng = np.random.default_rng(0)
     job = record("MOGP", "model", "mogp", 16.0, 0.1, 1, rng)

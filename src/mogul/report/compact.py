@@ -1,5 +1,6 @@
 """What the page's figures need of each job, small: few rows, few digits, one job for each line."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,10 +29,10 @@ def digits(values: Any, significant: int = 4) -> Any:
     >>> digits([[1.23456, float("nan")], 7])
     [[1.235, None], 7.0]
     """
-    if isinstance(values, Sequence) and not isinstance(values, str):
+    if isinstance(values, list):
         return [digits(value, significant) for value in values]
-    found = number(values)
-    return None if found is None else float(f"{found:.{significant}g}")
+    is_number = isinstance(values, int | float) and math.isfinite(values)
+    return float(f"{values:.{significant}g}") if is_number else None
 
 
 def _name(line: Line, with_preset: bool) -> str:

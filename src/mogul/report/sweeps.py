@@ -9,9 +9,9 @@ from mogul.report.records import number
 
 AXES = {
     "num_hidden": "number of hidden units H",
-    "num_data": "training rows N_data",
-    "num_train": "training rows N_data",
-    "num_missing": "missing outputs per row",
+    "num_data": "number of training rows N_data",
+    "num_train": "number of training rows N_data",
+    "num_missing": "number of missing outputs per row",
 }
 PANELS = {"ll": "test LL", "mrmse": "test MRMSE", "train_ll": "training LL"}
 # The paper's figures: MOGP dashed, DGP dotted. Of the baselines the one that every model must beat is drawn.

@@ -24,7 +24,7 @@ def predict_neighbours(train: Dataset, test: Dataset, seed: int) -> Prediction:
     left_out = np.random.default_rng(seed).permutation(train.num_rows)[:MAX_LEFT_OUT]
     # Where several rows have the same inputs the first found need not be the row itself, but some row must go.
     near = search.kneighbors(x[left_out], n_neighbors=min(most + 1, train.num_rows), return_distance=False)
-    others = np.stack([_without(row, places) for row, places in zip(left_out, near, strict=True)])
+    others = np.stack([_without(row, places) for row, places in zip(left_out.tolist(), near, strict=True)])
     numbers = [number for number in NUMBERS if number <= max(1, others.shape[1])]
     residuals = np.stack([train.y[left_out] - _means(train.y, others, number) for number in numbers])
     variances = np.stack([mean_square(residual) for residual in residuals])

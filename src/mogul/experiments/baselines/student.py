@@ -48,14 +48,14 @@ class StudentT:
         return StudentT(degrees, scale_var)
 
     def around(self, mean: Float[Array, "N P"], num_components: int = NUM_COMPONENTS) -> Prediction:
-        """This noise about these means."""
+        """This noise about these means, g at the middles of bins of equal probability: a little light far out."""
         levels = (np.arange(num_components) + 0.5) / num_components
         shares = gammaincinv(self.degrees / 2, levels) * 2 / self.degrees
         each = self.scale_var / shares[:, None]
         shape = (num_components, *mean.shape)
         return Prediction(
             mean,
-            np.broadcast_to(each.mean(0), mean.shape),
+            np.broadcast_to(self.scale_var * self.degrees / (self.degrees - 2), mean.shape),
             np.broadcast_to(mean, shape),
             np.broadcast_to(each[:, None], shape),
         )
