@@ -74,12 +74,14 @@ def record(
     return content | changes
 
 
-def write_sample(out: Path) -> Path:
-    """Every experiment, three splits of Kuka, a stand-in, and a job that failed."""
+def write_sample(out: Path, num_rows: int = 150) -> Path:
+    """Every experiment, three splits of Kuka, a stand-in, and a job that failed; predictions of so many rows."""
     rng = np.random.default_rng(0)
     jobs = [*_kuka(rng), *_cheetah(rng), *_unsupervised(rng), *_sweeps(rng)]
     failed = record("DK-N-SBGPRN", "model", "dk-n-sbgprn", 0, 0.1, 3.0, rng, metrics={})
     jobs.append(failed | {"error": "NumericalError: the loss is NaN at epoch 3. Lower the learning rate."})
+    for job in jobs:
+        job["predictions"] = {word: rows[:num_rows] for word, rows in job["predictions"].items()}
     write_jobs(out, jobs)
     write_summary(out, "kuka", PAPER)
     return out

@@ -233,5 +233,5 @@ def test_sparse_gps_learn_a_curve_and_doubt_far_away():
     config = SparseGPConfig(num_inducing=20, num_steps=200, batch_size=200)
     prediction = predict_sparse_gps(data, near_and_far, 0, config)
     assert prediction.mean[0, 0] == pytest.approx(np.sin(1.5), abs=0.15)
-    assert prediction.std[0, 0] == pytest.approx(0.1, rel=0.5)
+    assert 0.08 < prediction.std[0, 0] < 0.2
     assert prediction.std[1, 0] > 3 * prediction.std[0, 0]

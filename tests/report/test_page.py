@@ -65,7 +65,7 @@ def kuka(rng, place: int = 0, **changes) -> dict:
 @pytest.fixture(scope="module")
 def elements(tmp_path_factory) -> Elements:
     """A page of everything."""
-    out = write_sample(tmp_path_factory.mktemp("results"))
+    out = write_sample(tmp_path_factory.mktemp("results"), num_rows=5)
     return Elements(write_report(out).read_text(encoding="utf-8"))
 
 

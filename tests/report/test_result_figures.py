@@ -25,7 +25,7 @@ def swept(board: Board) -> Sweep:
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory) -> Path:
-    return write_sample(tmp_path_factory.mktemp("results"))
+    return write_sample(tmp_path_factory.mktemp("results"), num_rows=5)
 
 
 def test_hidden_units_are_drawn_as_in_the_paper(sample):

@@ -33,6 +33,8 @@ SECTIONS = {
         "Section 5.7: scores against how many outputs of each training row are missing.",
     ),
 }
+# What a table calls the settings of sweeps.
+SIGNS = {"num_hidden": "H", "num_train": "N", "num_data": "N", "num_missing": "missing"}
 SPLITS = {"random": "random rows", "groups": "by trajectory"}
 
 
@@ -62,7 +64,7 @@ METRICS = (
     Metric("coverage_50", "50 %", 2, None, "share of test values in the central 50 % band; 0.50 is right"),
     Metric("coverage_80", "80 %", 2, None, "share of test values in the central 80 % band; 0.80 is right"),
     Metric("coverage_95", "95 %", 2, None, "share of test values in the central 95 % band; 0.95 is right"),
-    Metric("seconds", "seconds", 0, False, "time to fit and predict, mean over jobs"),
+    Metric("seconds", "seconds", 1, False, "time to fit and predict, mean over jobs"),
 )
 
 
@@ -84,8 +86,8 @@ class Line:
 
     @property
     def settings_label(self) -> str:
-        """What a sweep varies, in words: "num_hidden = 8"."""
-        return ", ".join(f"{name} = {value}" for name, value in self.settings)
+        """What a sweep varies, in words: "H = 8"."""
+        return ", ".join(f"{SIGNS.get(name, name)} = {value}" for name, value in self.settings)
 
     @property
     def first(self) -> Record | None:

@@ -24,9 +24,9 @@ class StudentT:
     Each output is a Student-t with ν degrees of freedom, and a row that is off in one output may be off in others.
 
     Example:
-        >>> noise = StudentT(3.0, np.array([4.0]))
-        >>> log_density = noise.around(np.zeros((1, 1))).log_density(np.array([[1.0]]))
-        >>> bool(abs(log_density[0] - -1.837) < 0.01)
+        >>> from scipy.stats import t
+        >>> found = StudentT(3.0, np.array([4.0])).around(np.zeros((1, 1))).log_density(np.array([[1.0]]))
+        >>> bool(abs(found[0] - t.logpdf(1.0, 3.0, scale=2.0)) < 0.01)
         True
     """
 
