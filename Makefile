@@ -5,12 +5,14 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 # The installer's notices are not ours to answer; its errors are.
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint $(ROOT)constraints.txt
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 INPUTS := $(ROOT)pyproject.toml $(ROOT)constraints.txt
 
-.PHONY: help demo test check format bench docs clean
+.PHONY: help demo test test-browser check format bench docs clean
 help:
 	@echo "make demo    fit the paper's synthetic experiment: a table and a figure"
 	@echo "make test    run all tests, with line and branch coverage"
+	@echo "make test-browser  open the page of results in Chromium, which is installed if missing (Debian)"
 	@echo "make check   formatting, lint, strict types"
 	@echo "make format  mend formatting and what lint can mend by itself"
 	@echo "make bench   side-by-side timings"
@@ -35,6 +37,15 @@ demo: $(VENV)/installed-runtime
 # Two processes of one thread each: on two cores that beats one process of two threads.
 test: $(VENV)/installed-dev
 	cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing
+
+# Apart from `test`: a machine may have no browser, and installing one needs its administrator.
+$(VENV)/installed-browser: $(VENV)/installed-dev
+	$(INSTALL) --editable "$(ROOT)[browser]"
+	test -x /usr/bin/chromium || { $(AS_ROOT) apt-get update && $(AS_ROOT) apt-get install --yes --no-install-recommends chromium; }
+	touch $@
+
+test-browser: $(VENV)/installed-browser
+	cd $(ROOT) && $(BIN)/python -m pytest -m browser tests/browser
 
 check: $(VENV)/installed-dev
 	cd $(ROOT) && $(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy

@@ -2,8 +2,6 @@
 
 import sys
 from collections.abc import Iterable
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -16,8 +14,10 @@ from mogul.experiments.store import Store
 from mogul.experiments.work import Provenance
 from mogul.files import require_folder, write_whole
 from mogul.report.experiment_tables import experiment_tables, result_line
+from mogul.report.figures import write_figures
 from mogul.report.latex import latex
 from mogul.report.markdown import markdown
+from mogul.report.page import write_report
 from mogul.report.results import results_frame, timings_frame, write_csv
 from mogul.report.summary import summary_frame
 from mogul.report.tables import experiment_table
@@ -55,15 +55,8 @@ def write_results(out: Path, records: Iterable[Record]) -> list[Path]:
     texts = {"tables.md": markdown(tables), "tables.tex": latex(tables)}
     for name, text in texts.items():
         _write_text(out / name, text)
-    return [*(out / name for name in (*frames, *texts)), *_write_page(out)]
+    return [*(out / name for name in (*frames, *texts)), *write_figures(out), write_report(out)]
 
 
 def _write_text(path: Path, text: str) -> None:
     write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
-
-
-def _write_page(out: Path) -> list[Path]:
-    """`report.html`, where the page is part of this installation."""
-    if find_spec("mogul.report.page") is None:
-        return []
-    return [import_module("mogul.report.page").write_report(out)]

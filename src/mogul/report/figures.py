@@ -1,11 +1,16 @@
 """Figures, drawn without a screen."""
 
+import re
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from mogul.experiments.synthetic import Slice
 from mogul.plot.style import draw_band
+from mogul.report.leaderboard import boards
+from mogul.report.records import read_paper, read_records
+from mogul.report.result_figures import sweep_figure, table_figure
+from mogul.report.sweeps import sweep_of
 
 
 def synthetic_figure(slices: dict[str, Slice]) -> Figure:
@@ -22,6 +27,21 @@ def synthetic_figure(slices: dict[str, Slice]) -> Figure:
     panels[-1].set_xlim(0.0, 1.5)
     panels[0].legend(loc="lower left", fontsize="small", frameon=False)
     return figure
+
+
+def write_figures(out: Path) -> list[Path]:
+    """Draw each sweep and each table of OUT/jobs into OUT/figures, as PNG and SVG, and say where they are."""
+    paths = []
+    for board in boards(read_records(out), read_paper(out)):
+        sweep = sweep_of(board)
+        if sweep is not None:
+            figure = sweep_figure(board, sweep)
+        elif any("ll" in line.scores for line in board.lines):
+            figure = table_figure(board)
+        else:
+            continue
+        paths += save_figure(figure, out / "figures", re.sub(r"[^\w-]+", "-", board.key))
+    return paths
 
 
 def save_figure(figure: Figure, folder: Path, stem: str) -> list[Path]:

@@ -1,0 +1,148 @@
+"""Figures with the paper's axes, from the records of jobs."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mogul.report.figures import write_figures
+from mogul.report.leaderboard import Board, Line, Spread, boards
+from mogul.report.records import PaperFigure, read_paper, read_records
+from mogul.report.result_figures import sweep_figure, table_figure
+from mogul.report.sweeps import Sweep, sweep_of
+from sample_results import record, write_jobs, write_sample
+
+
+def board_of(out: Path, key: str) -> Board:
+    return next(board for board in boards(read_records(out), read_paper(out)) if board.key == key)
+
+
+def swept(board: Board) -> Sweep:
+    found = sweep_of(board)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory) -> Path:
+    return write_sample(tmp_path_factory.mktemp("results"), num_rows=5)
+
+
+def test_hidden_units_are_drawn_as_in_the_paper(sample):
+    board = board_of(sample, "hidden-units-kuka-random")
+    figure = sweep_figure(board, swept(board))
+    assert [panel.get_ylabel() for panel in figure.axes] == ["test LL", "test MRMSE"]
+    assert {panel.get_xlabel() for panel in figure.axes} == {"number of hidden units H"}
+    level = {line.get_label(): (line.get_linestyle(), line.get_color()) for line in figure.axes[0].get_lines()}
+    assert (level["MOGP"], level["DGP"]) == (("--", "black"), (":", "black"))
+    assert level["MOGP + linear"][0] == "--"
+    assert level["MOGP + linear"][1] != "black"
+    assert level["least squares"] == ("-.", "black")
+    assert "mean" not in level  # of the baselines, the one to beat
+    curves = {drawn.get_label(): drawn.lines[0] for drawn in figure.axes[0].containers}
+    assert set(curves) == {"N-MOGP", "N-SBGPRN", "N-DGP"}
+    np.testing.assert_array_equal(curves["N-MOGP"].get_xdata(), [4, 8, 12, 16, 20])
+    assert curves["N-MOGP"].get_linestyle() == "-"
+
+
+def test_little_data_shows_training_and_test_scores(sample):
+    sweep = swept(board_of(sample, "small-data-rhythmic-arm-random"))
+    assert sweep.panels == ("ll", "train_ll")
+    assert sweep.axis == "number of training rows N_data"
+    assert {curve.label: curve.dash for curve in sweep.curves} == {"MOGP": "dash", "N-MOGP": "solid"}
+    assert not any(curve.is_level for curve in sweep.curves)
+
+
+def test_a_point_of_a_sweep_is_the_mean_over_its_runs(tmp_path):
+    rng = np.random.default_rng(0)
+    jobs = [
+        record("N-MOGP", "model", "n-mogp", 0, 0.1, 1, rng, settings={"num_hidden": 4}, seed=seed) for seed in (0, 1)
+    ]
+    for job, ll in zip(jobs, (1.0, 3.0), strict=True):
+        job["metrics"]["ll"] = ll
+    write_jobs(tmp_path, jobs)
+    (curve,) = swept(boards(read_records(tmp_path), [])[0]).curves
+    assert curve.values("ll") == [(4.0, Spread(2.0, pytest.approx(2**0.5)))]
+
+
+def test_a_table_without_settings_is_no_sweep(sample):
+    assert sweep_of(board_of(sample, "regression-kuka-random")) is None
+
+
+def test_a_table_is_drawn_best_at_the_top(sample):
+    board = board_of(sample, "regression-kuka-random")
+    panel = table_figure(board).axes[0]
+    names = [text.get_text() for text in panel.get_yticklabels()]
+    assert names[-1] == "N-SBGPRN + linear (fast)"
+    assert names[0] == "mean"
+    assert {text.get_text() for text in panel.get_legend().get_texts()} == {"ours", "the paper", "baseline"}
+
+
+def test_a_straggler_does_not_squash_the_rest():
+    scores = {"a": 45.0, "b": 44.0, "c": 43.0, "d": -280.0}
+    lines = tuple(Line(label, "model", scores={"ll": Spread(ll, None)}) for label, ll in scores.items())
+    board = Board("regression", "kuka", "random", lines)
+    assert [board.bar(line) for line in lines] == [
+        1.0,
+        pytest.approx(2 / 3, abs=1e-3),
+        pytest.approx(1 / 3, abs=1e-3),
+        0,
+    ]
+    panel = table_figure(board).axes[0]
+    assert panel.get_xlim()[0] > 40
+    assert [text.get_text() for text in panel.texts] == ["← −280.0"]
+
+
+def test_every_figure_is_written_twice(tmp_path):
+    rng = np.random.default_rng(0)
+    odd = record("costs $x$ and $", "model", "mogp", 1.0, 0.1, 1, rng, dataset="my data/set")
+    units = record("N-MOGP", "model", "n-mogp", 1, 0.1, 1, rng, experiment="hidden-units", settings={"num_hidden": 4})
+    failed = record("MOGP", "model", "mogp", 1, 0.1, 1, rng, experiment="synthetic", metrics={}, error="no")
+    write_jobs(tmp_path, [odd, units, failed])
+    paths = write_figures(tmp_path)
+    assert [path.name for path in paths] == [
+        f"{stem}.{kind}"
+        for stem in ("regression-my-data-set-random", "hidden-units-kuka-random")
+        for kind in ("png", "svg")
+    ]
+    assert all(path.stat().st_size > 1000 for path in paths)
+
+
+def test_a_folder_without_jobs_has_no_figures(tmp_path):
+    assert write_figures(tmp_path) == []
+
+
+def test_a_line_of_another_preset_is_another_line(tmp_path):
+    rng = np.random.default_rng(0)
+    write_jobs(
+        tmp_path, [record("MOGP", "model", "mogp", 1, 0.1, 1, rng, preset=preset) for preset in ("fast", "paper")]
+    )
+    (board,) = boards(read_records(tmp_path), [])
+    assert sorted(line.preset for line in board.lines) == ["fast", "paper"]
+
+
+def test_the_bar_and_the_best_leave_out_what_has_no_score():
+    lines = [
+        Line("a", "model", scores={"ll": Spread(10.0, None)}),
+        Line("b", "model", scores={"ll": Spread(8.0, None)}),
+    ]
+    board = Board("regression", "kuka", "random", (*lines, Line("c", "model")))
+    assert [board.bar(line) for line in board.lines] == [1.0, 0.0, None]
+    best = board.best("model")
+    assert best is not None
+    assert best.label == "a"
+    assert board.best("baseline") is None
+
+
+def test_the_papers_lines_come_with_their_spread(tmp_path):
+    paper = [
+        PaperFigure("regression", "kuka", "MOGP", "ll", 15.6, 0.4),
+        PaperFigure("regression", "eeg", "MOGP", "ll", 1.0, 1.0),
+    ]
+    rng = np.random.default_rng(0)
+    job = record("MOGP", "model", "mogp", 16.0, 0.1, 1, rng)
+    write_jobs(tmp_path, [job])
+    (board,) = boards(read_records(tmp_path), paper)
+    (theirs,) = [line for line in board.lines if line.kind == "paper"]
+    assert theirs.scores == {"ll": Spread(15.6, 0.4)}
+    assert theirs.jobs == ()
