@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
@@ -32,10 +33,33 @@ class ElboTerms:
         """ELL − w·KL + log prior: at w = 1 the lower bound, plus the log prior of what is estimated by MAP."""
         return self.ell - kl_weight * (self.kl_local + self.kl_global) + self.log_prior
 
+    @staticmethod
+    def of_pieces(pieces: Sequence["ElboTerms"]) -> "ElboTerms":
+        """Those of a batch from those of its pieces: means over rows, as values without a graph."""
+        if len(pieces) == 1:
+            return pieces[0]
+        rows = torch.tensor([float(piece.misfit.shape[-2]) for piece in pieces], dtype=torch.float64)
+
+        def mean(values: list[Tensor]) -> Float[Tensor, ""]:
+            return ((rows / rows.sum()) @ torch.stack(values).detach().double()).to(values[0])
+
+        return ElboTerms(
+            mean([piece.ell for piece in pieces]),
+            mean([piece.kl_local for piece in pieces]),
+            mean([piece.kl_global for piece in pieces]),
+            mean([piece.log_prior for piece in pieces]),
+            torch.cat([piece.misfit for piece in pieces], dim=-2),
+        )
+
 
 @runtime_checkable
 class Expectation(Protocol):
     """How the signal's moments under q, all that a Gaussian expected log likelihood needs, are computed."""
+
+    @property
+    def num_samples(self) -> int:
+        """Draws per expectation."""
+        ...
 
     def signal(self, model: Model, x: Float[Tensor, "N D"], generator: torch.Generator) -> Marginals:
         """Moments of the head's signal, in its units; a leading axis holds draws to average over."""

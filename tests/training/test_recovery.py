@@ -33,6 +33,8 @@ def rows() -> tuple[np.ndarray, np.ndarray]:
 class FailsAt:
     """Closed-form expectations, but for some calls, counted from 0: those give NaN."""
 
+    num_samples = 1
+
     def __init__(self, *calls: int) -> None:
         self.calls = set(calls)
         self.count = -1
@@ -135,6 +137,8 @@ def fails_when(trouble, step):
 
 class Unreal:
     """An expectation that fails as libraries do."""
+
+    num_samples = 1
 
     def __init__(self, error: Exception) -> None:
         self.error = error

@@ -12,7 +12,7 @@ from mogul.marginals import Marginals
 from mogul.model import Model
 from mogul.models import build
 from mogul.objective import Analytic, Elbo, MonteCarlo
-from mogul.training import EpochRecord, Run, TrainingConfig
+from mogul.training import EpochRecord, NoiseUpdate, Run, TrainingConfig
 
 both_models = pytest.mark.parametrize("name", ["mogp", "n-mogp"])
 NUM_ROWS = 20
@@ -50,6 +50,8 @@ def bound(model: Model, batch: Batch) -> float:
 class NoLikelihood:
     """Nothing to learn from: the objective is −w·KL + log prior."""
 
+    num_samples = 1
+
     def signal(self, model, x, generator):
         exact = Analytic().signal(model, x, generator)
         return Marginals(exact.mean.detach(), exact.var.detach())
@@ -60,6 +62,8 @@ NO_LIKELIHOOD = {"expectation": NoLikelihood()}
 
 class Poisoned:
     """The expected log likelihood of nobody's data."""
+
+    num_samples = 1
 
     def __init__(self, value: float) -> None:
         self.value = value
@@ -197,6 +201,8 @@ def test_an_absurd_rate_in_float32_is_an_error(name):
 class InfiniteSlope:
     """A finite value with an infinite slope: √0."""
 
+    num_samples = 1
+
     def signal(self, model, x, generator):
         mixing, exact = model.head.mixing.mean, Analytic().signal(model, x, generator)
         return Marginals(exact.mean + (mixing - mixing.detach()).abs().sum().sqrt(), exact.var)
@@ -206,3 +212,19 @@ def test_a_gradient_that_is_not_finite_is_an_error():
     run = start(expectation=InfiniteSlope(), batch_size=NUM_ROWS)
     with pytest.raises(NumericalError):
         train(run, 1)
+
+
+def test_a_step_in_pieces_is_a_step():
+    """The gradient, the terms and the noise of a batch are the same, however many rows are at work at once."""
+    batch, found = waves(), []
+    for rows_at_once in (len(batch), 6, 1):
+        model = build("n-mogp", batch.x, 2, seeded(), num_inducing=5, num_hidden=4)
+        run = Run(model, batch, TrainingConfig(updates=(NoiseUpdate(),), learning_rate=1e-3), seeded(1))
+        assert run._rows_at_once > len(batch)  # by itself, it would be one piece
+        run._rows_at_once = rows_at_once
+        terms = run.step(batch)
+        gradient = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+        noise = model.head.noise.log_precision.detach().clone()
+        found.append((gradient, terms.total().detach(), terms.ell.detach(), terms.misfit, noise))
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], atol=1e-9, rtol=1e-9)

@@ -31,6 +31,14 @@ class Batch:
         """The rows at these places."""
         return Batch(self.x[index], self.y[index], self.observed[index], self.index[index])
 
+    def pieces(self, size: int) -> Iterator["Batch"]:
+        """The rows in their order, at most `size` at a time."""
+        if len(self) <= size:
+            yield self
+            return
+        for index in torch.arange(len(self)).tensor_split(math.ceil(len(self) / size)):
+            yield self.rows(index)
+
     def minibatches(self, size: int, generator: torch.Generator) -> Iterator["Batch"]:
         """One pass over the rows in random order, in batches of at most `size` rows that differ by one at most.
 

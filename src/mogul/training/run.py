@@ -19,6 +19,10 @@ from mogul.training.state import RunState, copied_tensors, put_back
 from mogul.training.stopping import held_out_score
 from mogul.training.updates import Step
 
+# How many numbers a piece of a step may hold in its largest tensor: 130 MB in float32, several times over. Batches of
+# the usual sizes are one piece.
+_NUMBERS_AT_ONCE = 2**25
+
 
 class Run:
     """A model with its optimiser, its random generator and its history; `train` may be called again to go on.
@@ -44,6 +48,8 @@ class Run:
         self.recovery = Recovery()
         self._data = data
         self._generator = generator
+        numbers_per_row = model.numbers_per_row(config.expectation.num_samples, drawn_inputs=False)
+        self._rows_at_once = max(1, _NUMBERS_AT_ONCE // numbers_per_row)
         self._elbo = objective_by_name(config.objective)(config.expectation, num_data=len(data))
         owned = {parameter for update in config.updates for parameter in update.owns(model)}
         free = [parameter for parameter in model.parameters() if parameter not in owned]
@@ -164,17 +170,26 @@ class Run:
     def step(self, batch: Batch, kl_weight: float = 1.0) -> ElboTerms:
         """One step on a batch: Adam for most, closed-form updates for what they own."""
         self.model.zero_grad()
-        terms = self._elbo(self.model, batch, self._generator)
-        # Per datum here only: Adam's ε should mean the same for every size of data set.
-        loss = -terms.total(kl_weight) / len(self._data)
-        self._require_finite(loss.item(), "The training objective")
-        loss.backward()  # type: ignore[no-untyped-call]  # torch's own
+        # Gradients of pieces add up to that of the batch: memory is bounded, whatever its size.
+        pieces = [
+            self._backward(piece, kl_weight, len(piece) / len(batch)) for piece in batch.pieces(self._rows_at_once)
+        ]
+        terms = ElboTerms.of_pieces(pieces)
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         self._require_finite(float(nn.utils.get_total_norm(gradients)), "The gradient's norm")
         self._optimiser.step()
         for update in self.config.updates:
             update.apply(self.model, Step(self.num_steps, batch, terms, len(self._data)))
         self.num_steps += 1
+        return terms
+
+    def _backward(self, rows: Batch, kl_weight: float, share: float) -> ElboTerms:
+        """Add the gradient of these rows' estimate, which has this share in that of their batch."""
+        terms = self._elbo(self.model, rows, self._generator)
+        # Per datum here only: Adam's ε should mean the same for every size of data set.
+        loss = -terms.total(kl_weight) * share / len(self._data)
+        self._require_finite(loss.item(), "The training objective")
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's own
         return terms
 
     def _require_finite(self, value: float, name: str) -> None:
