@@ -73,7 +73,7 @@ def _calibration(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _predictions(found: Mapping[str, Any] | None, truths: list[Any]) -> dict[str, Any] | None:
-    """Errors of the mean and standard deviations by output, since a figure shows one at a time; the place of the truths.
+    """Errors of the mean and standard deviations by output, as figures show them, and the place of the truths.
 
     An error may be a thousandth of the output: few digits of it say more than many of the mean.
     """
