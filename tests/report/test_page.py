@@ -200,8 +200,15 @@ def test_numbers_that_are_not_finite_become_nothing(tmp_path, rng):
     data = re.search(r'class="data">(.*?)</script>', text, flags=re.DOTALL)
     assert data is not None
     found = json.loads(data[1], parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
-    assert found["jobs"][0]["predictions"]["mean"][0][0] is None
+    assert found["jobs"][0]["predictions"]["error"][0][0] is None
     assert found["jobs"][0]["curve"]["elbo"][0] is None
+
+
+def test_small_errors_of_large_values_keep_their_digits(tmp_path, rng):
+    job = kuka(rng)
+    job["predictions"] = {"true": [[12345.6789]], "mean": [[12345.6801]], "std": [[0.001]]}
+    (data,) = re.findall(r'class="data">(.*?)</script>', written(tmp_path, job), flags=re.DOTALL)
+    assert json.loads(data)["jobs"][0]["predictions"]["error"] == [[pytest.approx(0.0012, rel=1e-3)]]
 
 
 def test_a_folder_without_results_gives_a_page_that_says_so(tmp_path):

@@ -73,15 +73,18 @@ def _calibration(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _predictions(found: Mapping[str, Any] | None, truths: list[Any]) -> dict[str, Any] | None:
-    """Means and standard deviations by output, since a figure shows one at a time; the place of their truths."""
+    """Errors of the mean and standard deviations by output, as figures show them, and the place of the truths.
+
+    An error may be a thousandth of the output: few digits of it say more than many of the mean.
+    """
     if not found or not found.get("true"):
         return None
     truth, mean, std = (_columns(thin(found[word], MAX_POINTS)) for word in ("true", "mean", "std"))
     rounded = digits(truth)
     if rounded not in truths:
         truths.append(rounded)
-    # Means keep the digits that tell them from the truth.
-    return {"truth": truths.index(rounded), "mean": digits(mean, 5), "std": digits(std, 3)}
+    errors = [[_difference(*pair) for pair in zip(*columns, strict=True)] for columns in zip(mean, truth, strict=True)]
+    return {"truth": truths.index(rounded), "error": digits(errors, 3), "std": digits(std, 3)}
 
 
 def _latent(found: Mapping[str, Any] | None, predictions: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -136,6 +139,11 @@ def thin(rows: Sequence[Any], most: int) -> list[Any]:
     if len(rows) <= most:
         return list(rows)
     return [rows[round(place * (len(rows) - 1) / (most - 1))] for place in range(most)]
+
+
+def _difference(value: Any, other: Any) -> float | None:
+    first, second = number(value), number(other)
+    return None if first is None or second is None else first - second
 
 
 def _columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:

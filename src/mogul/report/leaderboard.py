@@ -64,7 +64,7 @@ METRICS = (
     Metric("coverage_50", "50 %", 2, None, "share of test values in the central 50 % band; 0.50 is right"),
     Metric("coverage_80", "80 %", 2, None, "share of test values in the central 80 % band; 0.80 is right"),
     Metric("coverage_95", "95 %", 2, None, "share of test values in the central 95 % band; 0.95 is right"),
-    Metric("seconds", "seconds", 1, False, "time to fit and predict, mean over jobs"),
+    Metric("seconds", "seconds", 1, None, "time to fit and predict, mean over jobs"),
 )
 
 

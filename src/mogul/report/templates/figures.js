@@ -41,7 +41,7 @@
   };
 
   const outputNames = (job) => job.outputs?.names
-    ?? (job.predictions?.mean ?? []).map((_, place) => `output ${place + 1}`);
+    ?? (job.predictions?.error ?? []).map((_, place) => `output ${place + 1}`);
 
   const options = (select, pairs, chosen) => {
     select.replaceChildren(...pairs.map(([value, text]) => new Option(text, value, false, String(value) === String(chosen))));
@@ -110,23 +110,23 @@
       const job = board.data.jobs[board.chosen.job];
       if (!job.predictions) return { missing: "No predictions were kept of this model." };
       const truth = board.data.truths[job.predictions.truth][board.chosen.output] ?? [];
-      const [mean, std] = ["mean", "std"].map((word) => job.predictions[word][board.chosen.output] ?? []);
-      const rows = [...truth.keys()].filter((row) => truth[row] !== null && mean[row] !== null);
-      const error = board.chosen.mode === "error";
-      const inside = (row) => Math.abs(truth[row] - mean[row]) <= 1.96 * std[row];
+      const [error, std] = ["error", "std"].map((word) => job.predictions[word][board.chosen.output] ?? []);
+      const rows = [...truth.keys()].filter((row) => truth[row] !== null && error[row] !== null);
+      const flat = board.chosen.mode === "error";
+      const inside = (row) => Math.abs(error[row]) <= 1.96 * std[row];
       const points = (name, kept, color) => ({
         name, mode: "markers", x: kept.map((row) => truth[row]),
-        y: kept.map((row) => (error ? mean[row] - truth[row] : mean[row])), marker: { color, size: 6 },
+        y: kept.map((row) => (flat ? error[row] : truth[row] + error[row])), marker: { color, size: 6 },
         error_y: { type: "data", array: kept.map((row) => 1.96 * std[row]), color, thickness: 1, width: 0 },
       });
       const ends = [Math.min(...rows.map((row) => truth[row])), Math.max(...rows.map((row) => truth[row]))];
       const traces = [
-        { x: ends, y: error ? [0, 0] : ends, mode: "lines", line: { color: c.muted, width: 1 }, hoverinfo: "skip", showlegend: false },
+        { x: ends, y: flat ? [0, 0] : ends, mode: "lines", line: { color: c.muted, width: 1 }, hoverinfo: "skip", showlegend: false },
         points("within its bar", rows.filter(inside), c.model),
         points("outside", rows.filter((row) => !inside(row)), c.bad),
       ];
       const name = outputNames(job)[board.chosen.output];
-      const layout = { xaxis: { title: { text: `true ${name}` } }, yaxis: { title: { text: error ? "predicted − true" : "predicted" } } };
+      const layout = { xaxis: { title: { text: `true ${name}` } }, yaxis: { title: { text: flat ? "predicted − true" : "predicted" } } };
       return { traces, layout, says: `${name} as predicted by ${job.name} against the truth` };
     },
 
