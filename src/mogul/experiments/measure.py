@@ -14,7 +14,7 @@ from mogul.prediction import Prediction
 NUM_BINS = 20
 CALIBRATION_LEVELS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 MAX_ROWS = 150
-DIGITS = 4
+DIGITS = 6
 
 Part = tuple[Prediction, Float[Array, "_ P"]]
 
