@@ -93,6 +93,11 @@ def test_least_squares_may_win():
     assert board.verdict.startswith("Least squares is the best: mogp is 0.50 ± 0.10 nats per row behind")
 
 
+def test_the_mean_may_win():
+    board = Leaderboard([entry(MEAN, 0.0, 0.0), entry("mogp", 0.5, 0.1), entry(LEAST_SQUARES, 2.0, 0.1)])
+    assert board.verdict == "Nothing here beats the mean: mogp is 0.50 ± 0.10 nats per row behind it."
+
+
 def test_a_model_that_breaks_down_does_not_take_the_others_with_it(monkeypatch: pytest.MonkeyPatch):
     def fail(*arguments: object, **options: object) -> None:
         raise NumericalError("broke down; here. Do this.")

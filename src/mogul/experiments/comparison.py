@@ -93,10 +93,12 @@ class Leaderboard:
     def verdict(self) -> str:
         """In a sentence or two, whether anything here is better than a line."""
         best, line, mean = self.entries[0], self[LEAST_SQUARES], self[MEAN]
-        if best is mean or mean.ties_with_best:
-            return f"Nothing here beats the mean by more than chance: the mean is {_gap(mean)} behind {best.label}."
+        second = self.entries[1]
+        if best is mean:
+            return f"Nothing here beats the mean: {second.label} is {_gap(second)} behind it."
+        if mean.ties_with_best:
+            return f"Nothing here beats the mean by more than chance: it is {_gap(mean)} behind {best.label}."
         if best is line:
-            second = self.entries[1]
             return f"Least squares is the best: {second.label} is {_gap(second)} behind. A line would do."
         if line.ties_with_best:
             return f"Least squares is as good as the best: it is {_gap(line)} behind {best.label}. A line would do."
