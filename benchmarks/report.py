@@ -115,7 +115,7 @@ Log likelihoods of 2,000 rows held out of Kuka's training rows, one start each; 
 The third line is of the Normal with the predictive mean and variance; that of the mixture is about one nat higher.
 
 By trajectory, N-SBGPRN on a plane fits F-Baxter's training trajectories too well: trained on 1–6 it reaches LL 49.4 on
-7 and 8 after seven epochs; after 20 it is at 48.7 with a learning rate of 0.02, and at 49.4 with 0.01, the default since.
+7 and 8 after seven epochs; after 20 it is at 48.7 with a learning rate of 0.02, and at 49.4 with 0.01, now the default.
 A tighter prior on the weights of the mixing net (standard deviation 0.3 or 0.1, not 1) or a start with smaller weights
 change the course by less than 0.1, and dropout of 10 % does not help. Noise set anew on held-out stretches of the
 training trajectories lowers LL by a nat: ends of trajectories are noisier than the rest.
