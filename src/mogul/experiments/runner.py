@@ -53,7 +53,7 @@ def run_all(
             for record in parallel(calls):
                 store.write(record)
                 left.remove(record.slug)
-                bar.console.print(say(record), markup=False, highlight=False)
+                bar.console.print(say(record), markup=False, highlight=False, soft_wrap=True)
                 bar.update(line, advance=work[record.slug], jobs=_count(len(tasks) - len(left), len(tasks)))
         except TerminatedWorkerError:
             raise WorkerError(
