@@ -1,6 +1,7 @@
 """What every law of the noise says, against brute force: densities, levels, draws, and what each reduces to."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from mogul.heads.laws import LogNormalLaw, NormalLaw
 from mogul.marginals import Marginals
 from mogul.priors import IndependentGPs, rbf
 
-NUM_POINTS, NUM_INPUTS, NUM_OUTPUTS, NUM_DRAWS = 3, 2, 3, 400_000
+NUM_POINTS, NUM_INPUTS, NUM_OUTPUTS, NUM_DRAWS = 3, 2, 3, 200_000
 
 
 def normal(*shape, seed):
@@ -181,9 +182,10 @@ class TestLogNormal:
             found = law.expected_log_density(Y, OBSERVED, SIGNAL)
         assert ((found - total.mean(0)).abs() <= 5 * total.std(0) / NUM_DRAWS**0.5 + 1e-12).all()
 
-    @pytest.mark.parametrize(("floor", "gap"), [(0.1, 0.1), (0.6, 2.0)])
-    def test_with_a_floor_it_is_a_lower_bound_and_close_for_a_small_one(self, floor, gap):
-        law = law_of("gp", floor)
+    @pytest.mark.parametrize(("share", "gap"), [(1.0, 2.0), (0.005, 0.05)])
+    def test_with_a_floor_it_is_a_lower_bound_and_close_where_the_log_variance_is_known(self, share, gap):
+        law, floor = law_of("gp", 0.6), 0.6
+        law = replace(law, spread=share * law.spread)
         generator = torch.Generator().manual_seed(6)
         with torch.no_grad():
             log_var = Marginals(law.relative - law.log_precision, law.spread).sample(NUM_DRAWS, generator)
@@ -252,7 +254,7 @@ class TestStudentT:
         sure = Marginals(torch.zeros(1, 1).double(), torch.zeros(1, 1).double())
         found = noise(X, torch.Generator()).log_density(torch.full((1, 1), gap).double(), torch.ones(1, 1).bool(), sure)
         expected = stats.t(dof).logpdf(gap)
-        assert found.item() == pytest.approx(expected, abs=1e-3)
+        assert found.item() == pytest.approx(expected, abs=3e-3)
 
     def test_the_bound_integrates_the_scales_of_a_row_out(self):
         """log ∫ exp(E log N(y | Φ, s²/λ)) Gamma(λ) dλ, the bound with q(λ) at its optimum."""

@@ -58,7 +58,7 @@ TRUTHS = {"net": HETEROSCEDASTIC, "gp": HETEROSCEDASTIC, "student-t": HEAVY_TAIL
 def fits() -> dict[str, Fitted]:
     """Each noise, fitted to the data it is made for."""
     config = TrainingConfig(
-        epochs=40, batch_size=250, learning_rate=0.03, num_starts=1, updates=(NoiseUpdate(),), precision="float32"
+        epochs=30, batch_size=400, learning_rate=0.05, num_starts=1, updates=(NoiseUpdate(),), precision="float32"
     )
     return {
         noise: fit(Dataset(*truth.rows(NUM_TRAIN, np.random.default_rng(0))), "mogp", config, noise=noise, **SIZES)

@@ -77,7 +77,7 @@ class StudentTNoise(Noise):
 
     Example:
         >>> StudentTNoise(num_outputs=2, dof=4.0)(torch.zeros(5, 3), torch.Generator()).var
-        tensor([2.0000, 2.0000], grad_fn=<DivBackward0>)
+        tensor([2., 2.], grad_fn=<DivBackward0>)
     """
 
     def __init__(
