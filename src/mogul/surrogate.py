@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import torch
 from botorch.models.model import Model as BotorchModel
-from botorch.posteriors import Posterior
+from botorch.posteriors.posterior import Posterior
 from botorch.sampling.get_sampler import GetSampler
 from botorch.sampling.normal import IIDNormalSampler, NormalMCSampler, SobolQMCNormalSampler
 from jaxtyping import Float
@@ -21,7 +21,7 @@ from mogul.predictor import Predictor
 from mogul.training.fitted import Fitted, FittedLatent
 
 
-class Surrogate(BotorchModel):  # type: ignore[misc]  # BoTorch's types are not complete
+class Surrogate(BotorchModel):
     """What BoTorch's acquisition functions ask of a model: a posterior at any points, in the user's units.
 
     It is a frozen copy in float64: fit again when there are new observations. Means and variances are the model's own
@@ -216,7 +216,7 @@ class SignalPosterior(Posterior):
         return self.surrogate.numbers_per_point + (self.surrogate.num_outputs if self.noisy else 0)
 
 
-@GetSampler.register(SignalPosterior)
+@GetSampler.register(SignalPosterior)  # type: ignore[untyped-decorator]  # BoTorch's own
 def _sampler(posterior: SignalPosterior, sample_shape: torch.Size, *, seed: int | None = None) -> NormalMCSampler:
     """Quasi-random numbers, or independent ones where there are more than Sobol sequences have dimensions for."""
     per_draw = posterior.base_sample_shape[-2:].numel()

@@ -99,7 +99,8 @@ class BayesianMixing(nn.Module):
         return self.mean.new_zeros(())
 
     def _noise(self, normals: Normals) -> Float[Tensor, "S *B P H"]:
-        return normals.shared(self.mean.numel()).squeeze(-2).unflatten(-1, self.mean.shape)
+        numbers = normals.shared(self.mean.numel())
+        return numbers.reshape(*numbers.shape[:-2], *self.mean.shape)
 
     def _var(self) -> Float[Tensor, "P H"]:
         return torch.exp(2 * self.log_scale)

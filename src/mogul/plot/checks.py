@@ -106,7 +106,7 @@ def pit_histogram(
     pit = _pit(model, X, Y, num_samples)
     values = pit[~np.isnan(pit)]
     ax = axes_or_new(ax)
-    low, high = binom.ppf([0.05, 0.95], len(values), 1 / num_bins) * num_bins / len(values)
+    low, high = (binom.ppf(share, len(values), 1 / num_bins) * num_bins / len(values) for share in (0.05, 0.95))
     ax.axhspan(low, high, color=FAINT, alpha=0.5, lw=0, label="by chance")
     ax.hist(values, bins=num_bins, range=(0, 1), density=True, color=BLUE, alpha=0.75, rwidth=0.9, label="true values")
     ax.set(xlim=(0, 1), xlabel="P(output ≤ truth)", ylabel="share of values, 1 if calibrated")

@@ -38,4 +38,4 @@ def draw_marks(ax: Axes, x: Array, label: str) -> None:
 
 def add_legend(ax: Axes, **options: object) -> None:
     """A legend without a frame."""
-    ax.legend(**{"fontsize": "small", "frameon": False} | options)  # type: ignore[arg-type]  # Matplotlib's overloads
+    ax.legend(**{"fontsize": "small", "frameon": False} | options)
