@@ -29,8 +29,8 @@ def mixture(rng: np.random.Generator, num_draws: int, num_points: int = 8, num_o
 def extended(prediction: Prediction, rng: np.random.Generator, num_points: int) -> Prediction:
     """The same prediction with more points at the end."""
     more = mixture(rng, len(prediction.component_mean), num_points, prediction.mean.shape[1])
-    parts = dataclasses.astuple(prediction), dataclasses.astuple(more)
-    return Prediction(*(np.concatenate(pair, axis=-2) for pair in zip(*parts, strict=True)))
+    names = ("mean", "var", "component_mean", "component_var")
+    return Prediction(*(np.concatenate([getattr(part, name) for part in (prediction, more)], -2) for name in names))
 
 
 class TestMrmse:

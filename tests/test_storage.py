@@ -142,6 +142,7 @@ VARIANTS: dict[str, Callable[[], Fitted]] = {
 
 
 @pytest.mark.filterwarnings("ignore:num_.*inducing should be at most:mogul.errors.MogulWarning")
+@pytest.mark.filterwarnings("ignore:Outputs should have at least:mogul.errors.MogulWarning")
 @pytest.mark.parametrize("make", VARIANTS.values(), ids=VARIANTS)
 def test_every_option_survives(make: Callable[[], Fitted], tmp_path: Path) -> None:
     fitted = make()

@@ -185,4 +185,5 @@ class Plan:
 
     def _floor(self, default: float) -> Float[Tensor, "P"]:
         """From a share of an output's scale to the units of the head."""
-        return (default if self.noise_floor is None else self.noise_floor) / self.output_scale
+        share = default if self.noise_floor is None else self.noise_floor
+        return share / self.output_scale if share else torch.zeros_like(self.output_scale)

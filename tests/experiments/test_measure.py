@@ -59,8 +59,8 @@ def test_a_few_rows_are_kept_to_look_at(parts) -> None:
     kept = measure(parts, ["a", "b"]).predictions
     assert {name: np.shape(values) for name, values in kept.items()} == dict.fromkeys(("true", "mean", "std"), (150, 2))
     y = np.concatenate([y for _, y in parts])
-    assert kept["true"][0] == [float(f"{value:.4g}") for value in y[0]]
-    assert kept["true"][-1] == [float(f"{value:.4g}") for value in y[-1]]
+    assert kept["true"][0] == [float(f"{value:.6g}") for value in y[0]]
+    assert kept["true"][-1] == [float(f"{value:.6g}") for value in y[-1]]
     assert evenly_spaced(3, 10).tolist() == [0, 1, 2]
 
 

@@ -9,6 +9,8 @@ from mogul.experiments import synthetic
 from mogul.experiments.synthetic import Row, Slice
 from mogul.training import Fitted, TrainingConfig
 
+pytestmark = pytest.mark.filterwarnings("ignore:num_inducing should be at most:mogul.errors.MogulWarning")
+
 
 def scale_down(patch: pytest.MonkeyPatch) -> None:
     """Few rows, few epochs, few draws."""

@@ -21,6 +21,8 @@ from mogul.training import fit
 from mogul.training.inference import InferenceConfig
 from small_jobs import NAMES, small, tasks
 
+pytestmark = pytest.mark.filterwarnings("ignore:num_inducing should be at most:mogul.errors.MogulWarning")
+
 PROVENANCE = Provenance({"mogul": "0"}, "abc")
 
 

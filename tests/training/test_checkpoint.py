@@ -75,6 +75,7 @@ class TestCourse:
         assert len(seen) == 8 - (num_epochs - 1)
         assert same(again, trained())
 
+    @pytest.mark.filterwarnings("ignore:Outputs should have at least:mogul.errors.MogulWarning")
     @pytest.mark.parametrize(
         ("name", "changes", "options"),
         [

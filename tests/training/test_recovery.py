@@ -224,7 +224,7 @@ class TestFit:
         ({"learning_rate": 1.0}, True, "steps that are too long", "Lower learning_rate (1)"),
         ({}, False, "values far from all others", "Look for them in the data"),
         ({"precision": "float32"}, True, "rounding in single precision", "precision='float64'"),
-        ({}, True, "more freedom than the rows can hold", "Lower num_inducing, or learning_rate (0.03)"),
+        ({}, True, "a model with more freedom than the rows can hold", "Lower num_inducing, or learning_rate (0.03)"),
     ],
 )
 def test_the_likely_cause_is_named(settings, began, cause, change):
@@ -241,7 +241,9 @@ def test_more_jitter_within_limits():
     class Own:
         """Somebody's own solver."""
 
-        whiten = update = None
+        def whiten(self, kzz, kzx): ...
+
+        def update(self, kzz, kzx, posterior): ...
 
     own = Own()
     assert with_more_jitter(own, 10.0, torch.float64) is own

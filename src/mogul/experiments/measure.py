@@ -88,8 +88,8 @@ def output_log_densities(prediction: Prediction, y: Float[Array, "N P"]) -> Floa
 def rounded(values: Float[Array, "*S"]) -> list[Any]:
     """To a few significant digits, as nested lists; None where there is no number.
 
-    >>> rounded(np.array([[0.123456, np.nan]]))
-    [[0.1235, None]]
+    >>> rounded(np.array([[0.12345678, np.nan]]))
+    [[0.123457, None]]
     """
     if values.ndim > 1:
         return [rounded(row) for row in values]
