@@ -97,7 +97,7 @@ def _about_outputs(data: Dataset) -> Iterator[Finding]:
             "constant output",
             _named(names, constant),
             "Outputs should vary; {columns} {hold} one value in all rows. "
-            "That value is predicted everywhere, with next to no uncertainty: leave it out.",
+            "That value is predicted everywhere, with an uncertainty that means nothing: leave it out.",
         )
     copies = _copies(data.y, ~constant & ~few)
     if copies.any():
