@@ -34,9 +34,9 @@ $(VENV)/installed-docs: $(VENV)/installed-runtime
 demo: $(VENV)/installed-runtime
 	cd $(ROOT) && $(BIN)/mogul demo
 
-# Two processes of one thread each beat one of two threads on two cores; tests of a file share what they have fitted.
+# Two processes of one thread each: on two cores that beats one process of two threads.
 test: $(VENV)/installed-dev
-	cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term-missing
+	cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing
 
 # Apart from `test`: a machine may have no browser, and installing one needs its administrator.
 $(VENV)/installed-browser: $(VENV)/installed-dev
