@@ -38,7 +38,7 @@ class Noise(nn.Module, ABC):
             raise ConfigError(f"var must be positive; got {var}. 1 suits standardised outputs.")
         self.num_outputs = num_outputs
         self.log_precision = nn.Parameter(torch.full((num_outputs,), -math.log(var)))
-        least = torch.as_tensor(floor, dtype=torch.get_default_dtype()) if isinstance(floor, float) else floor
+        least = floor if isinstance(floor, Tensor) else torch.tensor(float(floor))
         if not bool((least >= 0).all()):
             raise ConfigError(f"floor must be 0 or more; got {floor}. {NOISE_FLOOR} is a share of an output's scale.")
         self.register_buffer("floor_var", least.square().expand(num_outputs).clone(), persistent=False)
