@@ -12,7 +12,7 @@ from scipy.special import logsumexp, ndtr, ndtri
 from mogul.arrays import Array, IntArray
 from mogul.data import Standardiser
 from mogul.errors import ConfigError, ShapeError, require_positive
-from mogul.joint import Independent
+from mogul.joint import Independent, Pooled
 from mogul.model import Model
 
 # How many numbers a part of a prediction may hold at work: some 160 MB in float64, a few times over.
@@ -33,6 +33,21 @@ class Prediction:
     component_mean: Float[Array, "S N P"]
     component_var: Float[Array, "S N P"]
     joint: Independent = field(default_factory=Independent, kw_only=True)
+
+    @staticmethod
+    def pooled(members: "Sequence[Prediction]") -> "Prediction":
+        """The mixture of some mixtures of S components each, with equal weights; components come by turns."""
+        means = np.stack([member.mean for member in members])
+        of_means = [member.component_mean for member in members]
+        of_vars = [member.component_var for member in members]
+        shape = (-1, *means.shape[1:])
+        return Prediction(
+            means.mean(0),
+            np.mean([member.var for member in members], axis=0) + means.var(0),
+            np.stack(of_means, axis=1).reshape(shape),
+            np.stack(of_vars, axis=1).reshape(shape),
+            joint=Pooled(tuple(member.joint for member in members)),
+        )
 
     @property
     def std(self) -> Float[Array, "N P"]:
@@ -115,7 +130,20 @@ class Prediction:
         rng = np.random.default_rng(seed)
         num_components, num_points, _ = self.component_mean.shape
         chosen = rng.integers(num_components, size=(num_samples, num_points)), np.arange(num_points)
-        deviations = self.joint.deviations(np.sqrt(self.component_var[chosen]), rng)
+        return self._drawn(chosen[0], rng)
+
+    def sample_components(self, num_samples: int, seed: int) -> Float[Array, "K N P"]:
+        """Draws of the outputs as `sample` has them, each of another component: there must be as many."""
+        rng = np.random.default_rng(seed)
+        num_components, num_points, _ = self.component_mean.shape
+        every = np.arange(num_components)[:, None]
+        if num_samples < num_components:  # at random for each point by itself, since neighbours may be of one kind
+            every = rng.permuted(np.repeat(every, num_points, axis=1), axis=0)[:num_samples]
+        return self._drawn(every, rng)
+
+    def _drawn(self, component: Int[IntArray, "K #N"], rng: np.random.Generator) -> Float[Array, "K N P"]:
+        chosen = component, np.arange(len(self.mean))
+        deviations = self.joint.deviations(np.sqrt(self.component_var[chosen]), rng, component)
         result: Array = self.component_mean[chosen] + deviations
         return result
 

@@ -82,9 +82,7 @@ class PredictsOutputs(RegressorMixin, GPEstimator):  # type: ignore[misc]  # sci
             draws = self.fitted_.sample_functions(matrix, n_samples, seed)
             draws = draws + self.fitted_.sample_noise(matrix, n_samples, seed)
         else:
-            mixture = self.fitted_.predict(matrix, n_samples, seed)  # one component for each draw
-            deviations = mixture.joint.deviations(np.sqrt(mixture.component_var), np.random.default_rng(seed))
-            draws = mixture.component_mean + deviations
+            draws = self.fitted_.predict(matrix, n_samples, seed).sample_components(n_samples, seed)
         moved: Array = np.moveaxis(draws, 0, -1)
         return moved[:, 0] if self._single else moved
 
