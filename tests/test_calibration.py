@@ -199,7 +199,7 @@ class TestFitted:
             mogul.load(tmp_path / "m")
 
     def test_without_it_there_are_no_intervals(self, plain: Fitted) -> None:
-        with pytest.raises(ConfigError, match=r"was not calibrated, or trained on since. Give calibrate=0.2"):
+        with pytest.raises(ConfigError, match=r"was not calibrated, or trained on since. Fit with calibrate=0.2"):
             plain.interval(X)
 
 

@@ -10,8 +10,8 @@ from mogul.data import Dataset
 from mogul.errors import ConfigError, unknown_name
 from mogul.estimators.base import BUILDING, TRAINING, parsed_model, seed_of
 from mogul.estimators.predictions import Container, PredictsOutputs
-from mogul.estimators.rows import Rows, is_pair, share_of, with_validation
 from mogul.estimators.tables import Outputs, as_array, copies, named_dataset
+from mogul.estimators.validation import is_pair, share_of, with_validation
 from mogul.nonlinearities import Nonlinearity
 from mogul.training.choice import Choice
 from mogul.training.config import Precision, TrainingConfig
@@ -19,6 +19,7 @@ from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
 from mogul.training.held_out import group_numbers
 from mogul.training.more import train_more
+from mogul.training.rows import Rows
 from mogul.training.task import MeanChoice
 
 if TYPE_CHECKING:

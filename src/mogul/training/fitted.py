@@ -92,7 +92,7 @@ class Fitted:
         if self.calibration is None:
             raise ConfigError(
                 "Intervals need rows that training has not seen; this model was not calibrated, or trained on since. "
-                "Give calibrate=0.2, or call calibrated(data)."
+                "Fit with calibrate=0.2 (--calibrate .2), or call calibrated(data)."
             )
         return self.calibration
 
