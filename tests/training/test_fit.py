@@ -170,6 +170,7 @@ def test_the_bound_rises(name):
     assert elbo[-1] > elbo[0] + 10
 
 
+@pytest.mark.no_cover  # many steps on lines that other tests run too
 @both_models
 def test_a_fit_finds_the_function(name):
     data = waves(60)
