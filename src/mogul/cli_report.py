@@ -23,12 +23,8 @@ def report(
     from mogul.reproduce import rebuild
 
     records, written = rebuild(folder)
-    failed = [record for record in records if record.error is not None]
-    content = {
-        "folder": str(folder),
-        "jobs": len(records),
-        "failed": [result_line(record) for record in failed],
-        "written": [str(path) for path in written],
-    }
+    paths = [str(path) for path in written]
+    failed = [result_line(record) for record in records if record.error is not None]
+    content = {"folder": str(folder), "jobs": len(records), "failed": failed, "written": paths}
     lines = [experiment_table(table) for table in experiment_tables(records)]
-    give(content, [*lines, f"Results: {', '.join(content['written'])}"], json_)
+    give(content, [*lines, f"Results: {', '.join(paths)}"], json_)
