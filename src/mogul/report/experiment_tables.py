@@ -8,6 +8,7 @@ from mogul.data.catalogue import CATALOGUE
 from mogul.experiments.paper import Published, published
 from mogul.experiments.record import Record
 from mogul.experiments.registry import EXPERIMENTS
+from mogul.report.noise_floors import describe_floors
 from mogul.report.results import in_order
 from mogul.report.summary import split_kind
 
@@ -74,14 +75,15 @@ def _title(records: Sequence[Record]) -> str:
     if split_kind(first) == "random":
         splits = f"random split, seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} random splits"
     units = f"{first.config['units']} units"
-    return f"{first.dataset}: {declared.title}, {splits}, preset {first.preset}, {units}, no noise floor"
+    return f"{first.dataset}: {declared.title}, {splits}, preset {first.preset}, {units}"
 
 
 def _note(records: Sequence[Record]) -> str:
     entry = CATALOGUE.get(records[0].dataset)
     failed = [result_line(record) for record in records if record.error is not None]
     stand_in = [f"{entry.name} is {entry.is_not}."] if entry is not None and entry.stands_in_for else []
-    return " ".join([*stand_in, *failed])
+    floors = describe_floors((record.label, record.config["noise_floor"]) for record in records)
+    return " ".join([floors, *stand_in, *failed])
 
 
 def _cells(records: Sequence[Record], scores: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from mogul.experiments.record import METRICS, TRAINING_METRICS, Record
 from mogul.experiments.registry import EXPERIMENTS
 from mogul.files import write_whole
 
-COLUMNS = ["experiment", "dataset", "split", "label", "kind", "preset", "setting", "metric", "value"]
+COLUMNS = ["experiment", "dataset", "split", "label", "kind", "preset", "setting", "noise_floor", "metric", "value"]
 NUMBER_FORMAT = "%.6g"
 
 
@@ -29,6 +29,7 @@ def results_frame(records: Iterable[Record]) -> pd.DataFrame:
             record.kind,
             record.preset,
             record.setting,
+            record.config["noise_floor"],
             metric,
             record.metrics[metric],
         ]
