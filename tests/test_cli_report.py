@@ -60,6 +60,25 @@ def test_what_was_there_is_replaced_and_records_stay(run, stored: Path) -> None:
     assert {path: path.read_bytes() for path in (stored / "jobs").iterdir()} == before
 
 
+def test_what_is_small_can_be_published(run, stored: Path, tmp_path: Path) -> None:
+    outcome = run("stopped", "--publish", "results/kuka")
+    assert outcome.code == 0, outcome.err
+    published = {str(path.relative_to(tmp_path / "results/kuka")) for path in (tmp_path / "results").rglob("*.*")}
+    assert published == {
+        *("results.csv", "summary.csv", "timings.csv", "tables.md", "figures/regression-kuka-random.png")
+    }
+    for name in published:
+        assert (tmp_path / "results/kuka" / name).read_bytes() == (stored / name).read_bytes()
+    assert "mogul reproduce regression" in (stored / "timings.csv").read_text()
+
+
+def test_a_place_that_cannot_be_is_refused_before_anything_is_written(run, stored: Path) -> None:
+    assert_refused(run("stopped", "--publish", "stopped"), "must be another folder than the run's")
+    (stored.parent / "taken").write_text("mine")
+    assert_refused(run("stopped", "--publish", "taken"), "taken is a file")
+    assert [path.name for path in stored.iterdir()] == ["jobs"]
+
+
 def test_a_folder_without_records_is_refused_and_left_alone(run, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert_refused(run("empty"), "empty/jobs has none", "mogul reproduce --out")

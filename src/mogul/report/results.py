@@ -41,7 +41,7 @@ def results_frame(records: Iterable[Record]) -> pd.DataFrame:
 
 
 def timings_frame(records: Iterable[Record]) -> pd.DataFrame:
-    """How long each job took, and how many epochs it trained."""
+    """How long each job took, how many epochs it trained, and what makes it again."""
     rows = [
         [
             record.experiment,
@@ -53,10 +53,11 @@ def timings_frame(records: Iterable[Record]) -> pd.DataFrame:
             record.seconds,
             len(record.curve),
             record.commit or "",
+            record.command,
         ]
         for record in in_order(records)
     ]
-    names = ["experiment", "dataset", "split", "label", "preset", "setting", "seconds", "epochs", "commit"]
+    names = ["experiment", "dataset", "split", "label", "preset", "setting", "seconds", "epochs", "commit", "command"]
     return pd.DataFrame(rows, columns=names)
 
 
