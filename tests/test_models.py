@@ -211,6 +211,7 @@ CHANGES = {
     "num_top_inducing": 3,
     "layers": [(2, 4), (2, 4), (2, 4)],
     "inner_mean": "linear",
+    "num_sites": 3,
 }
 
 

@@ -82,11 +82,12 @@ _PART_OPTIONS: dict[str, tuple[str, ...]] = {
     "bayesian mixing": ("correlated_mixing",),
     "net mixing": ("dropout",),
     "gp mixing": ("num_mixing_inducing",),
-    "deep gps": ("num_top_latents", "num_top_inducing", "layers", "inner_mean"),
+    "deep gps": ("num_top_latents", "num_top_inducing", "layers", "inner_mean", "num_sites"),
 }
 # Section 5.4: latent dimension, GPs and inducing points of every model with latent inputs.
 LATENT_INPUTS, LATENT_GPS, LATENT_INDUCING = 4, 4, 200
 TOP_INDUCING, MIXING_INDUCING = 100, 100
+SITES = 8
 NOISE_INDUCING, NOISE_RANK = 100, 2
 
 
@@ -105,6 +106,7 @@ def build(
     num_mixing_inducing: int = MIXING_INDUCING,
     nonlinearity: str | Nonlinearity | None = None,
     inner_mean: MeanName | None = None,
+    num_sites: int | None = None,
     dropout: float = 0.0,
     correlated_mixing: bool = False,
     solver: Solver | None = None,
@@ -134,6 +136,8 @@ def build(
         num_mixing_inducing: that of gprn's mixing GPs.
         nonlinearity: a name, or any `Nonlinearity`; the paper's choice for each model by default.
         inner_mean: mean function of all layers of a deep model but the last; by default the same as the last one's.
+        num_sites: learnt quadrature sites in place of draws of a deep model's inner layers, for training by predictive
+            log likelihood (`TrainingConfig.objective`); None draws them.
         dropout: share of the mixing net's units dropped in training.
         correlated_mixing: whether q(M) has a full covariance for each output, not the paper's diagonal one.
         solver: how K_zz^{-1/2} is applied; Cholesky by default.
@@ -161,6 +165,8 @@ def build(
             "Use num_latents and num_inducing for models of one layer."
         )
     _check_noise(noise, noise_floor)
+    if num_sites is not None:
+        require_positive(num_sites=num_sites)
     papers = recipe.latent_nonlinearity if parsed.latent else recipe.nonlinearity
     chosen = papers if nonlinearity is None else nonlinearity
     hidden = recipe.latent_hidden if parsed.latent else recipe.hidden_per_output * num_outputs
@@ -181,6 +187,7 @@ def build(
         x=x,
         **sizes,
         layers=_checked(layers) or ((sizes["num_latents"], sizes["num_inducing"]), (top, num_top_inducing)),
+        num_sites=num_sites,
         nonlinearity=chosen if isinstance(chosen, Nonlinearity) else nonlinearities.by_name(chosen),
         deep_kernel=parsed.deep_kernel,
         latent=parsed.latent,
@@ -210,7 +217,7 @@ def unused_options(name: str) -> set[str]:
     """The options of `build` that the model of this name has no use for.
 
     >>> sorted(unused_options("n-mogp") - unused_options("n-dgp"))
-    ['inner_mean', 'layers', 'num_top_inducing', 'num_top_latents']
+    ['inner_mean', 'layers', 'num_sites', 'num_top_inducing', 'num_top_latents']
     """
     parts = Name.parse(name).recipe.parts
     return {option for part, owned in _PART_OPTIONS.items() if part not in parts for option in owned}

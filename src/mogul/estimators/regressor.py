@@ -212,9 +212,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             draws = self.fitted_.sample_functions(matrix, n_samples, seed)
             draws = draws + self.fitted_.sample_noise(matrix, n_samples, seed)
         else:
-            mixture = self.fitted_.predict(matrix, n_samples, seed)  # one component for each draw
-            deviations = mixture.joint.deviations(np.sqrt(mixture.component_var), np.random.default_rng(seed))
-            draws = mixture.component_mean + deviations
+            draws = _drawn(self.fitted_.predict(matrix, n_samples, seed), n_samples, seed)
         moved: Array = np.moveaxis(draws, 0, -1)
         return moved[:, 0] if self._single else moved
 
@@ -296,13 +294,21 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             )
 
 
+def _drawn(mixture: Prediction, num_samples: int, seed: int) -> Float[Array, "S N P"]:
+    """One draw from each component where each is itself a draw; else from components by their weights."""
+    if mixture.log_weight is not None:
+        return mixture.sample(num_samples, seed)
+    deviations = mixture.joint.deviations(np.sqrt(mixture.component_var), np.random.default_rng(seed))
+    result: Array = mixture.component_mean + deviations
+    return result
+
+
 def _correlations(mixture: Prediction) -> Float[Array, "N P P"]:
     """Of the outputs at each row, by the law of total covariance: of the components' means, plus their variances."""
-    centered = (mixture.component_mean - mixture.component_mean.mean(0)).transpose(1, 2, 0)
-    cov: Array = centered @ centered.swapaxes(1, 2) / centered.shape[-1]
+    cov = mixture.cov_of_means()
     cov += mixture.joint.cross_cov(cov.shape[-1])
     diagonal = np.arange(cov.shape[-1])
-    cov[:, diagonal, diagonal] += mixture.component_var.mean(0)
+    cov[:, diagonal, diagonal] += mixture.average(mixture.component_var)
     scale = np.sqrt(cov[:, diagonal, diagonal])
     cov /= scale[:, :, None] * scale[:, None, :]
     cov[:, diagonal, diagonal] = 1.0  # to the last bit: variances on the diagonal are those of return_std

@@ -241,27 +241,27 @@ class FrozenGPs(nn.Module):
 
 
 class FrozenDeep(nn.Module):
-    """`DeepGPs` whose layers may be frozen: each is drawn the way its marginals say."""
+    """`DeepGPs` whose layers may be frozen: each is drawn the way its marginals say, or taken at its sites."""
 
     def __init__(self, deep: DeepGPs) -> None:
         super().__init__()
         self.layers = deep.layers
+        self.inner = deep.inner
         self.num_latents = deep.num_latents
 
     def forward(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
-        """Marginals of the last layer, for each of the draws of the layers before it."""
+        """Marginals of the last layer, for each of the draws or sites of the layers before it."""
         *inner, last = self.layers
-        for layer in inner:
-            x = layer(x, num_samples, generator).sample(num_samples, generator)
-        result: Marginals = last(x, num_samples, generator)
-        return result
+        q: Marginals = last(self.inner.forward(inner, x, num_samples, generator), num_samples, generator)
+        return replace(q, log_weight=self.inner.log_weight())
 
     def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
-        """The layer that needs most; all but the first work on draws."""
+        """The layer that needs most; all but the first work on draws or sites."""
         layers: list[Any] = list(self.layers)
-        drawn = [drawn_inputs, *(True for _ in layers[1:])]
+        num_points = self.inner.num_points(num_samples, drawn_inputs=drawn_inputs)
+        drawn = [(num_samples, drawn_inputs), *((num_points, True) for _ in layers[1:])]
         each = zip(layers, drawn, strict=True)
-        return max(int(layer.numbers_per_row(num_samples, drawn_inputs=on_draws)) for layer, on_draws in each)
+        return max(int(layer.numbers_per_row(count, drawn_inputs=on_draws)) for layer, (count, on_draws) in each)
 
 
 def _explained(root: Float[Tensor, "L M M"]) -> Float[Tensor, "L M M"]:

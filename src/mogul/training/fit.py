@@ -17,6 +17,7 @@ from mogul.data.checks import require_some_of_each
 from mogul.errors import ConfigError, MogulWarning, unknown_name
 from mogul.inputs import principal_scores
 from mogul.model import Model
+from mogul.objective import Analytic
 from mogul.output_mean import LinearOutputMean
 from mogul.training.blueprint import Blueprint
 from mogul.training.checkpoint import Checkpoint, identity_of
@@ -84,6 +85,7 @@ def fit(
     if config is not None and preset is not None:
         raise ConfigError(f"Give config or preset, not both; got preset {preset!r} beside a config. Drop one of them.")
     config = config or preset_config(preset or "default", model, seed, data.num_rows)
+    options |= _sites(parsed, config, options)
     mean = mean or _default_mean(parsed, preset)
     num_inputs = models.LATENT_INPUTS if num_inputs is None else num_inputs
     require_some_of_each(data.y, data.output_names)
@@ -137,6 +139,18 @@ def _require_used(options: dict[str, Any], num_inputs: int | None, model: str) -
     models.require_used(model, options)
     if num_inputs is not None and not models.Name.parse(model).latent:
         raise ConfigError(f"num_inputs is for latent inputs; got {num_inputs} for {model}. Leave it out.")
+
+
+def _sites(name: models.Name, config: TrainingConfig, options: dict[str, Any]) -> dict[str, int]:
+    """Sites of a deep model that learns them: its predictive log likelihood, in closed form, says where they help."""
+    learnt = config.objective == "predictive" and isinstance(config.expectation, Analytic)
+    if options.get("num_sites") is not None and not learnt:
+        raise ConfigError(
+            "num_sites needs objective='predictive' and expectation=Analytic(), which sites are learnt by; "
+            f"got num_sites={options['num_sites']} with objective={config.objective!r} and {config.expectation}. "
+            "Leave num_sites out, or train with TrainingConfig(objective='predictive')."
+        )
+    return {"num_sites": models.SITES} if learnt and name.recipe.deep and "num_sites" not in options else {}
 
 
 def _advise(data: Dataset, known: Batch, options: dict[str, Any]) -> None:
