@@ -100,6 +100,45 @@ def test_a_check_that_nobody_asked_for_stops_nothing(run):
     assert run(*arguments).code == 0
 
 
+@pytest.fixture
+def runs(folder: Path) -> str:
+    """A table with a column that says which rows belong together, in words."""
+    rows().assign(run=np.repeat(list("abcde"), 8)).to_csv("runs.csv", index=False)
+    return "runs.csv"
+
+
+def test_whole_groups_choose_the_noise(run, runs, monkeypatch: pytest.MonkeyPatch):
+    arguments = ("fit", runs, "--targets", "force,torque", "--model", "mogp", "--groups", "run", "--epochs", "1")
+    summary = json.loads(run(*arguments, "--noise", "auto", "--json").out)
+    assert summary["input_names"] == ["angle", "gravity", "load"]
+    assert summary["choice"]["num_held_out"] == summary["check"]["held_out_rows"] == 8
+    assert [each["noise"] for each in summary["choice"]["candidates"]] == ["constant", "gp", "student-t"]
+    chosen = summary["choice"]["chosen"]
+    assert summary["held_out_ll"] == max(each["ll"] for each in summary["choice"]["candidates"])
+    assert f"{chosen}, by LL per row on 8 held out: constant " in run("show", "model.mogul").out
+    assert json.loads(run("show", "model.mogul", "--json").out)["choice"]["chosen"] == chosen
+    assert mogul.load("model.mogul").choice.chosen == chosen
+    lines = run(*arguments, "--noise", "student-t", "--no-check", "--force").out
+    assert "Held out LL " in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragments"),
+    [
+        (("--groups", "rn"), ("--groups must name columns", "Did you mean 'run'?")),
+        (("--groups", "load", "--inputs", "angle,load"), ("--groups must be a column of its own", "'load'")),
+        (("--groups", "force"), ("--groups must be a column of its own", "'force'")),
+        (("--groups", "gravity", "--inputs", "angle"), ("two groups must be there", "got 1")),
+        (("--groups", "torque"), ("--groups must be a column of its own",)),
+        (("--groups", "run", "--model", "mogp-lvm"), ("--groups needs a model with observed inputs", "mogp-lvm")),
+        (("--noise", "loud", "--groups", "run"), ("noise must be one of auto, constant", "'loud'")),
+    ],
+)
+def test_groups_and_noise_that_make_no_sense_are_refused(run, runs, arguments, fragments):
+    assert_refused(run("fit", runs, "--targets", "force,torque", *arguments), *fragments)
+    assert not Path("model.mogul").exists()
+
+
 def test_the_same_seed_gives_the_same_file(run, model):
     first = Path(model).read_bytes()
     again = run("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", "--out", "again.mogul", *QUICK)

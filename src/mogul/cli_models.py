@@ -59,6 +59,16 @@ def fit(
         str, typer.Option(help="Name of a model: see mogul models.", autocompletion=complete_model)
     ] = "n-sbgprn",
     out: Annotated[Path, typer.Option(help="Model file to write.")] = Path("model.mogul"),
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            help="Kind of noise: constant, net, gp, student-t, low-rank, or auto for the best on rows held out."
+        ),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Column of labels, such as runs or days: whole groups are held out, to say when to stop."),
+    ] = None,
     epochs: Epochs = None,
     seed: Seed = 0,
     preset: Annotated[str, typer.Option(help="How to train: default, or paper for the paper's protocol.")] = "default",
@@ -76,6 +86,8 @@ def fit(
     """Fit a model to the rows of a table and write it to a file.
 
     Example: mogul fit jura.csv --targets Cd,Cu,Pb --inputs X,Y --out jura.mogul
+
+    Example: mogul fit arm.csv --targets force,torque --groups run --noise auto
     """
     wanted = listed(targets, "--targets")
     given = None if inputs is None else listed(inputs, "--inputs")
@@ -90,8 +102,8 @@ def fit(
     def say(line: str) -> None:
         print(line, file=sys.stderr)
 
-    training = Training(epochs, seed, preset)
-    summary = fit_file(data, wanted, given, model, out, training, check=check, say=say)
+    training = Training(epochs, seed, preset, {} if noise is None else {"noise": noise})
+    summary = fit_file(data, wanted, given, model, out, training, groups=groups, check=check, say=say)
     give(summary.to_json(), fit_lines(summary), json_)
 
 

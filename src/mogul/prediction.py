@@ -55,6 +55,16 @@ class Prediction:
         """From original to standardised units."""
         return self.rescaled(Standardiser(-units.shift / units.scale, 1 / units.scale))
 
+    def stretched(self, factor: Float[Array, "P"]) -> "Prediction":
+        """The same about its mean, with so many times the spread of each output."""
+        return Prediction(
+            self.mean,
+            self.var * factor**2,
+            self.mean + factor * (self.component_mean - self.mean),
+            self.component_var * factor**2,
+            joint=self.joint.rescaled(factor),
+        )
+
     def rows(self, index: slice | Int[IntArray, "B"]) -> "Prediction":
         """The prediction for some of the points."""
         return Prediction(

@@ -159,6 +159,7 @@ class FittedPredictor:
     predictor: Predictor
     scaling: Scaling
     input_names: list[str]
+    stretch: Float[Array, "P"] | None = None  # of the spread, where it was calibrated
 
     def mean(self, x: Any) -> Float[Array, "N P"]:
         """Mean of the outputs."""
@@ -167,7 +168,8 @@ class FittedPredictor:
     def mean_std(self, x: Any) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Mean and standard deviation of the outputs, noise included."""
         mean, std = self.predictor.mean_std(self._standardised(x))
-        return self.scaling.outputs.undo(_numpy(mean)), self.scaling.outputs.scale * _numpy(std)
+        scale = self.scaling.outputs.scale if self.stretch is None else self.scaling.outputs.scale * self.stretch
+        return self.scaling.outputs.undo(_numpy(mean)), scale * _numpy(std)
 
     def jacobian(self, x: Any) -> Float[Array, "N P D"]:
         """∂mean/∂x, in units of an output over units of an input."""

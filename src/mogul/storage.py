@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mogul.calibration import Calibration
 from mogul.data import Batch, Scaling, Standardiser
 from mogul.errors import FileError, MogulError
 from mogul.plain import decode, encode
@@ -20,12 +21,15 @@ from mogul.rebuild import Layouts, layouts_of, rebuilt
 from mogul.seal import read_header
 from mogul.sealed import read_sealed, write_sealed
 from mogul.training.blueprint import Blueprint
+from mogul.training.choice import Candidate, Choice
 from mogul.training.fitted import Fitted, FittedLatent
 from mogul.training.history import EpochRecord, History
 
 Header = dict[str, Any]
 
 _MODEL, _KNOWN_Y, _KNOWN_OBSERVED = "model.", "training.y", "training.observed"
+_CALIBRATION = "calibration."
+_OF_A_TRAINING = ("held_out", "interrupted")
 _PACKAGES = ("mogul", "torch", "gpytorch", "linear_operator", "numpy", "scikit-learn", "safetensors")
 
 
@@ -52,6 +56,8 @@ def save(fitted: Fitted, path: str | PathLike[str], extra: Mapping[str, Any] | N
     tensors = {_MODEL + name: tensor for name, tensor in state.items()}
     if isinstance(fitted, FittedLatent):
         tensors |= {_KNOWN_Y: fitted.training.y, _KNOWN_OBSERVED: fitted.training.observed}
+    if fitted.calibration is not None:
+        tensors |= {_CALIBRATION + name: torch.as_tensor(part) for name, part in vars(fitted.calibration).items()}
     write_sealed(Path(path), header, tensors)
 
 
@@ -97,6 +103,7 @@ def _header(fitted: Fitted, layouts: Layouts) -> Header:
         },
         "layouts": layouts,
         "history": _plain_history(fitted.history),
+        "choice": None if fitted.choice is None else asdict(fitted.choice),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
     }
 
@@ -117,7 +124,9 @@ def _fitted(header: Header, tensors: dict[str, Tensor]) -> Fitted:
     model = rebuilt(blueprint, state, header["layouts"])
     history = _history(header["history"])
     if header["kind"] != "latent":
-        return Fitted(model, scaling, *names, history, blueprint=blueprint)
+        choice = _choice(header.get("choice"))
+        calibration = _calibration(tensors, blueprint.num_outputs)
+        return Fitted(model, scaling, *names, history, blueprint=blueprint, choice=choice, calibration=calibration)
     y, observed = tensors[_KNOWN_Y], tensors[_KNOWN_OBSERVED]
     known = Batch(y.new_zeros(len(y), 0), y, observed, torch.arange(len(y)))
     return FittedLatent(model, scaling, *names, history, known, decode(header["inference"]), blueprint=blueprint)
@@ -145,13 +154,39 @@ def _plain_history(history: History) -> Header:
     """Column by column: names once, not once for each epoch."""
     records = [asdict(record) for record in history.records]
     columns = {field.name: [record[field.name] for record in records] for field in fields(EpochRecord)}
-    return {"chosen_start": history.chosen_start, "columns": columns}
+    whole = {name: getattr(history, name) for name in _OF_A_TRAINING}
+    return {"chosen_start": history.chosen_start, **whole, "columns": columns}
 
 
 def _history(plain: Header) -> History:
     columns = plain["columns"]
     rows = zip(*columns.values(), strict=True)
-    return History(tuple(EpochRecord(**dict(zip(columns, row, strict=True))) for row in rows), plain["chosen_start"])
+    records = tuple(EpochRecord(**dict(zip(columns, row, strict=True))) for row in rows)
+    whole = {name: plain[name] for name in _OF_A_TRAINING if name in plain}  # files of old have none of them
+    return History(records, plain["chosen_start"], **whole)
+
+
+def _calibration(tensors: dict[str, Tensor], num_outputs: int) -> Calibration | None:
+    found = {
+        name.removeprefix(_CALIBRATION): tensor.numpy()
+        for name, tensor in tensors.items()
+        if name.startswith(_CALIBRATION)
+    }
+    if not found:
+        return None
+    calibration = Calibration(**found)
+    if len(calibration.stretch) != num_outputs:
+        raise FileError(
+            f"Calibration must be of the model's {num_outputs} outputs; got {len(calibration.stretch)}. "
+            "Do not trust this file."
+        )
+    return calibration
+
+
+def _choice(plain: Header | None) -> Choice | None:
+    if plain is None:
+        return None
+    return Choice(**plain | {"candidates": tuple(Candidate(**candidate) for candidate in plain["candidates"])})
 
 
 @contextmanager

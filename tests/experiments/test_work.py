@@ -79,7 +79,7 @@ def test_a_model_scores_as_a_fit_by_hand(label: str, choices: dict[str, str]) ->
 
 def test_latent_inputs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = partial(InferenceConfig, steps=2)
-    monkeypatch.setattr(sys.modules["mogul.training.fit"], "InferenceConfig", quick)
+    monkeypatch.setattr(sys.modules["mogul.training.task"], "InferenceConfig", quick)
     record = run(*job_of("unsupervised", "MOGP-LVM"))
     assert np.shape(record.latent["mean"]) == np.shape(record.latent["scale"]) == (40, 4)
     assert np.min(record.latent["scale"]) > 0

@@ -10,8 +10,10 @@ from mogul.errors import ConfigError, DataError, ShapeError
 from mogul.training.fitted import Fitted, FittedLatent
 
 
-def training_data(table: Table, targets: Sequence[str], inputs: Sequence[str] | None, latent: bool) -> Dataset:
-    """Outputs and inputs by name; without names of inputs, every column that is no output is one."""
+def training_data(
+    table: Table, targets: Sequence[str], inputs: Sequence[str] | None, latent: bool, groups: str | None = None
+) -> Dataset:
+    """Outputs and inputs by name; without names of inputs, every column that is neither output nor group is one."""
     outputs = table.expand(targets, "--targets")
     if latent:
         if inputs is not None:
@@ -20,12 +22,25 @@ def training_data(table: Table, targets: Sequence[str], inputs: Sequence[str] | 
                 "Leave -lvm out of the model's name to use them."
             )
         return Dataset(None, _outputs(table, outputs, "--targets"))
-    names = _all_others(table, outputs) if inputs is None else table.expand(inputs, "--inputs")
+    aside = [] if groups is None else [groups]
+    names = _all_others(table, outputs, aside) if inputs is None else table.expand(inputs, "--inputs")
     both = [name for name in names if name in outputs]
     if both:
         raise ConfigError(f"A column must be an input or a target; {both[0]!r} is both. Leave it out of one of them.")
     table.numbers([*outputs, *names])  # all of one length
     return Dataset(_inputs(table, names, "--inputs"), _outputs(table, outputs, "--targets"))
+
+
+def group_labels(table: Table, name: str, taken: Sequence[str]) -> pd.Series:
+    """The column that says which rows belong together: words or numbers, and none of the columns to learn from."""
+    if name not in table.columns:
+        table.expand([name], "--groups")
+        raise ConfigError(f"--groups must name one column; {name!r} stands for several. Name one of them.")
+    if name in table.expand(taken):
+        raise ConfigError(
+            f"--groups must be a column of its own; {name!r} is an input or a target, too. Leave it out of those."
+        )
+    return pd.Series(table.columns[name])
 
 
 def data_of_model(
@@ -48,8 +63,8 @@ def inputs_of_model(fitted: Fitted, table: Table, inputs: Sequence[str] | None) 
     return _inputs(table, names, "--inputs").set_axis(fitted.input_names, axis=1)
 
 
-def _all_others(table: Table, outputs: Sequence[str]) -> list[str]:
-    names = table.others(outputs)
+def _all_others(table: Table, outputs: Sequence[str], aside: Sequence[str]) -> list[str]:
+    names = [name for name in table.others(outputs) if name not in aside]
     if not names:
         raise DataError(
             f"A table must have columns to predict from; all of {table.source} are targets. "

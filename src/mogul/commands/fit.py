@@ -2,17 +2,21 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mogul.commands.columns import training_data
+import numpy as np
+
+from mogul.commands.columns import group_labels, training_data
 from mogul.data import Dataset
 from mogul.data.formats import read_table
-from mogul.errors import DataError
+from mogul.errors import ConfigError, DataError
 from mogul.experiments.comparison import Leaderboard, Split, Training, compare, holdout, require_known_outputs
 from mogul.families import Name
+from mogul.training.choice import Choice
 from mogul.training.fitted import Fitted
+from mogul.training.held_out import HELD_OUT_SHARE, group_numbers, rows_of_some_groups
 
 # With so few rows a second fit is a matter of a minute at most.
 CHECKED_ROWS = 500
@@ -42,6 +46,8 @@ class FitSummary:
     starts: int
     elbo_per_row: float
     seconds: float
+    held_out_ll: float | None
+    choice: Choice | None
     check: Check | None
 
     def to_json(self) -> dict[str, Any]:
@@ -59,6 +65,7 @@ def fit_file(
     out: Path,
     training: Training,
     *,
+    groups: str | None = None,
     check: bool | None = None,
     say: Callable[[str], object] = lambda line: None,
 ) -> FitSummary:
@@ -71,12 +78,21 @@ def fit_file(
         model: one of `mogul.families.names()`.
         out: the model file; its folder is made.
         training: how.
+        groups: a column of labels: rows with the same one are held out together.
         check: whether to fit once more and compare with least squares; None does so where there are few rows.
         say: told what goes on after the model is saved.
     """
     latent = Name.parse(model).latent
-    data = training_data(read_table(path), targets, inputs, latent)
-    splits = _splits_to_check(data, training.seed, check) if not latent else []
+    if latent and groups is not None:
+        raise ConfigError(
+            f"--groups needs a model with observed inputs, of which rows can be held out; got {model}. Leave it out."
+        )
+    table = read_table(path)
+    labels = None if groups is None else group_labels(table, groups, [*targets, *(inputs or [])])
+    data = training_data(table, targets, inputs, latent, groups)
+    if labels is not None:
+        training = replace(training, groups=group_numbers(labels, data.num_rows))
+    splits = _splits_to_check(data, training, check) if not latent else []
     started = time.perf_counter()
     fitted = training.fit(data, model)
     seconds = time.perf_counter() - started
@@ -89,18 +105,28 @@ def fit_file(
     return _summary(path, out, model, data, fitted, seconds, checked)
 
 
-def _splits_to_check(data: Dataset, seed: int, wanted: bool | None) -> list[Split]:
+def _splits_to_check(data: Dataset, training: Training, wanted: bool | None) -> list[Split]:
     """None if no check is wanted; if nobody asked for one, none where it would be dear or cannot be done."""
     if wanted is False or (wanted is None and not _MIN_CHECKED_ROWS <= data.num_rows <= CHECKED_ROWS):
         return []
-    splits = holdout(data.num_rows, seed)
     try:
+        splits = _split(data.num_rows, training)
         require_known_outputs(data, splits)
     except DataError:
         if wanted:
             raise
         return []
     return splits
+
+
+def _split(num_rows: int, training: Training) -> list[Split]:
+    """A fifth of the rows, or of the groups, held out."""
+    if training.groups is None:
+        return holdout(num_rows, training.seed)
+    held_out = rows_of_some_groups(training.groups, HELD_OUT_SHARE, training.seed)
+    kept = np.setdiff1d(np.arange(num_rows), held_out)
+    rows_of_some_groups(training.groups[kept], HELD_OUT_SHARE, training.seed)  # which training will hold out in turn
+    return [(kept, held_out)]
 
 
 def _summary(
@@ -118,5 +144,7 @@ def _summary(
         starts=len({record.start for record in fitted.history.records}),
         elbo_per_row=fitted.history.elbo[-1] / data.num_rows,
         seconds=seconds,
+        held_out_ll=fitted.history.held_out,
+        choice=fitted.choice,
         check=check,
     )

@@ -29,6 +29,7 @@ class ModelCard:
     first_elbo: float | None
     last_elbo: float | None
     seconds: float
+    choice: dict[str, Any] | None
     versions: dict[str, str]
 
     def to_json(self) -> dict[str, Any]:
@@ -70,5 +71,17 @@ def _card(path: Path, header: dict[str, Any]) -> ModelCard:
         first_elbo=finite[0] if finite else None,
         last_elbo=finite[-1] if finite else None,
         seconds=float(sum(seconds)),
+        choice=_choice(header.get("choice")),
         versions={str(name): str(version) for name, version in header["versions"].items()},
     )
+
+
+def _choice(plain: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Kinds of noise that were tried, with their scores."""
+    if plain is None:
+        return None
+    tried = [
+        {"noise": str(each["noise"]), "ll": None if each["ll"] is None else float(each["ll"])}
+        for each in plain["candidates"]
+    ]
+    return {"chosen": str(plain["chosen"]), "num_held_out": int(plain["num_held_out"]), "candidates": tried}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -26,7 +26,7 @@ from mogul.training.stopping import Stopping
 _NUMBERS_AT_ONCE = 20_000_000
 _TRAINING = ("epochs", "batch_size", "learning_rate", "num_starts", "precision")
 _STATE = ("n_features_in_", "_seed", "_frame", "_single")
-_BUILDING = ("num_latents", "num_hidden", "num_inducing", "nonlinearity")
+BUILDING = ("num_latents", "num_hidden", "num_inducing", "nonlinearity")
 
 Estimator = TypeVar("Estimator", bound="GPEstimator")
 
@@ -34,6 +34,8 @@ Estimator = TypeVar("Estimator", bound="GPEstimator")
 class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Arguments as they were given, and what `fit` made of them: `fitted_`."""
 
+    # Those that are options of `mogul.models.build`.
+    _building: ClassVar[tuple[str, ...]] = BUILDING
     # Arguments of both estimators, which scikit-learn reads from each one's own __init__.
     preset: str | None
     config: TrainingConfig | None
@@ -111,7 +113,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
             raise ConfigError(
                 f"options must be a dict of options of mogul.models.build; got {self.options!r}. Try {{}}."
             )
-        given = self._given(_BUILDING)
+        given = self._given(self._building)
         twice = given.keys() & (self.options or {})
         if twice:
             raise ConfigError(f"Give each option once; got {sorted(twice)[0]} twice. Leave it out of options.")
@@ -127,6 +129,10 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         """Numbers in float64 with scikit-learn's checks: of columns and their names, against those of training."""
         if not reset:
             check_is_fitted(self)
+        return self._checked_matrix(x, reset=reset, missing=missing)
+
+    def _checked_matrix(self, x: Any, *, reset: bool, missing: bool = False) -> Float[Array, "N D"]:
+        """The same while training, when inputs have been seen and nothing is fitted yet."""
         finite = "allow-nan" if missing else True
         values = validate_data(self, as_array(x), reset=reset, dtype=np.float64, ensure_all_finite=finite)
         matrix: Array = np.ascontiguousarray(values)

@@ -2,31 +2,30 @@
 
 from importlib.util import find_spec
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-import numpy as np
-from jaxtyping import Float
-from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from mogul.arrays import Array
-from mogul.errors import ConfigError, ShapeError, unknown_name
-from mogul.estimators.base import GPEstimator, parsed_model, seed_of
-from mogul.estimators.tables import FrameKind, Outputs, as_frame, copies, named_dataset
+from mogul.data import Dataset
+from mogul.errors import ConfigError, unknown_name
+from mogul.estimators.base import BUILDING, parsed_model, seed_of
+from mogul.estimators.predictions import Container, PredictsOutputs
+from mogul.estimators.rows import Rows, is_pair, share_of, with_validation
+from mogul.estimators.tables import Outputs, as_array, copies, named_dataset
 from mogul.nonlinearities import Nonlinearity
-from mogul.prediction import Prediction
+from mogul.training.choice import Choice
 from mogul.training.config import Precision, TrainingConfig
-from mogul.training.fit import MeanChoice, fit
+from mogul.training.fit import fit
+from mogul.training.fitted import Fitted
+from mogul.training.held_out import group_numbers
 from mogul.training.more import train_more
+from mogul.training.task import MeanChoice
 
 if TYPE_CHECKING:
     import mogul.surrogate
 
-Container = Literal["default", "pandas", "polars"]
 
-
-class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class MultiOutputGPRegressor(PredictsOutputs):
     """Multi-output GP regression with uncertainty, for scikit-learn's pipelines and searches.
 
     Arguments that are None are chosen by the preset, for the number of rows and outputs. Outputs may miss values (NaN).
@@ -45,23 +44,32 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         num_hidden: the number H of hidden units.
         num_inducing: the number M of inducing points.
         nonlinearity: of the hidden units: a name, or any `Nonlinearity`.
+        noise: "constant" (the default), "net", "gp", "student-t" or "low-rank", as `mogul.models.build` has it; "auto"
+            tries constant, gp and student-t and keeps the one under which held-out rows are likeliest.
         options: further options of `mogul.models.build`, by name.
+        calibrate: share of the rows, or of the groups where there are any, that are set aside to calibrate by after
+            training: 0.2, say. The spread of predictions is made to fit them, and there is `predict_interval`.
         num_samples: draws of the predictive mixture, for quantiles, covariances and densities.
         random_state: of everything random but a training by `config`, which has a seed of its own; a number gives the
             same result each time.
 
     Attributes:
         fitted_: the `mogul.Fitted` underneath.
+        choice_: what noise="auto" tried and kept, with a `frame()` of it; None where noise was given.
         output_names_: names of the outputs.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
     Example:
+        >>> import numpy as np
         >>> X = np.linspace(0, 1, 20)[:, None]
         >>> regressor = MultiOutputGPRegressor(epochs=2, num_starts=1).fit(X, np.hstack([np.sin(X), np.cos(X)]))
         >>> mean, std = regressor.predict(X, return_std=True)
         >>> mean.shape, std.shape
         ((20, 2), (20, 2))
     """
+
+    _building = (*BUILDING, "noise")
+    choice_: Choice | None
 
     def __init__(
         self,
@@ -79,7 +87,9 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         num_hidden: int | None = None,
         num_inducing: int | None = None,
         nonlinearity: str | Nonlinearity | None = None,
+        noise: str | None = None,
         options: dict[str, Any] | None = None,
+        calibrate: float | None = None,
         num_samples: int = 100,
         random_state: Any = 0,
     ) -> None:
@@ -96,7 +106,9 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         self.num_hidden = num_hidden
         self.num_inducing = num_inducing
         self.nonlinearity = nonlinearity
+        self.noise = noise
         self.options = options
+        self.calibrate = calibrate
         self.num_samples = num_samples
         self.random_state = random_state
 
@@ -105,7 +117,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         X: Any,
         y: Any,
         sample_weight: Any = None,
-        validation: float | None = None,
+        validation: float | tuple[Any, Any] | None = None,
         groups: Any = None,
         checkpoint: str | PathLike[str] | None = None,
         checkpoint_seconds: float = 60.0,
@@ -116,38 +128,55 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             X: finite inputs: array, tensor or frame.
             y: outputs, where NaN is a missing value.
             sample_weight: how often each row counts, in whole numbers.
-            validation: share of the rows to hold out, whose likelihood says when to stop; None watches the ELBO.
-            groups: must be None; split by groups outside, as `cross_val_score(..., groups=...)` does.
+            validation: rows whose likelihood says when to stop, and which noise is best: a pair (X, Y) of one's own, or
+                a share to hold out, a fifth where `groups` or noise="auto" needs one; else the ELBO is watched.
+            groups: a label for each row. Whole groups are held out then, drawn at random: rows of a trajectory, a
+                patient or a day tell of each other, and what counts is often how a model does on new ones.
             checkpoint: a folder from which the same call goes on where this one was killed, as in `mogul.fit`.
             checkpoint_seconds: how long to wait between writings there.
         """
-        _refuse_groups(groups)
         saving = {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
-        return self._fit(X, y, sample_weight, held_out=_share(validation), **saving)
+        return self._fit(X, y, sample_weight, validation, groups, **saving)
 
     def _fit(
         self,
         X: Any,
         y: Any,
         sample_weight: Any = None,
-        held_out: float | None = None,
+        validation: Any = None,
+        groups: Any = None,
         epochs: Any = None,
         **saving: Any,
     ) -> "MultiOutputGPRegressor":
         model = parsed_model(self.model, latent=False)
         options = self._build_options()
+        share, aside = share_of(validation), share_of(self.calibrate, "calibrate", otherwise="")
+        if is_pair(validation) and groups is not None:
+            raise ConfigError("Give rows to validate on, or groups to take them from; got both. Leave one of them out.")
         matrix = self._matrix(X, reset=True)
         outputs = Outputs.of(y, type(self).__name__)
         data = named_dataset(matrix, self._names_in(), outputs)
-        chosen = copies(sample_weight, len(matrix))
-        data = data if chosen is None else data.rows(chosen)
         self._seed = seed_of(self.random_state)
-        config = self._training_config(model, data.num_rows, held_out, epochs)
+        numbers = None if groups is None else group_numbers(as_array(groups), data.num_rows)
+        rows, calibrating = Rows.of(data, copies(sample_weight, data.num_rows), numbers), None
+        if aside is not None:
+            rows, calibrating = rows.set_aside(aside, self._seed)
+        data, held_out = rows.data, rows.watched(share, self._seed)
+        config = self._training_config(model, data.num_rows, share if numbers is None else None, epochs)
+        if is_pair(validation):
+            data, held_out = with_validation(data, self._own_rows(*validation))
         mean = "paper" if self.mean is None and self.preset == "paper" else self.mean
-        fitted = fit(data, model, config, mean=mean, **saving, **options)
+        fitted = fit(data, model, config, mean=mean, held_out=held_out, **saving, **options)
+        if calibrating is not None:
+            together = calibrating.places if calibrating.groups is None else calibrating.groups
+            fitted = fitted.calibrated(calibrating.data, together, self._seed)
         self._frame, self._single = outputs.frame, outputs.single
         self._keep(fitted)
         return self
+
+    def _own_rows(self, X: Any, y: Any) -> Dataset:
+        matrix = self._checked_matrix(X, reset=False)
+        return named_dataset(matrix, self._names_in(), Outputs.of(y, type(self).__name__))
 
     def partial_fit(self, X: Any, y: Any, epochs: int | None = None) -> "MultiOutputGPRegressor":
         """Go on training from the parameters at hand, with the scaling of the first fit; `fit`, if there was none.
@@ -169,85 +198,6 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         self._keep(train_more(self.fitted_, data, epochs, seed))
         return self
 
-    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
-        """Mean of the outputs; with their standard deviations, or their P × P covariance at each row, noise included.
-
-        Frames come back where y was a frame, or where `set_output` says so; covariances are (N, P, P) always.
-        """
-        if return_std and return_cov:
-            raise ConfigError("Ask for return_std or return_cov; got both. The diagonal of the covariance is std².")
-        matrix = self._matrix(X, reset=False)
-        if not (return_std or return_cov):
-            return self._given_back(self._quick.mean(matrix), X)
-        mean, std = self._quick.mean_std(matrix)
-        if return_std:
-            return self._given_back(mean, X), self._given_back(std, X)
-        parts = [_correlations(part) for part in self._mixtures(matrix)]
-        cov: Array = np.concatenate(parts) * (std[:, :, None] * std[:, None, :])
-        return self._given_back(mean, X), cov
-
-    def predict_quantiles(self, X: Any, q: Any) -> Any:
-        """Quantiles of the predictive mixture: of the shape of `predict` for one level, (Q, N, P) for several."""
-        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
-        matrix = self._matrix(X, reset=False)
-        values = np.concatenate([part.quantiles(levels) for part in self._mixtures(matrix)], axis=1)
-        if np.ndim(q) == 0:
-            return self._given_back(values[0], X)
-        return values[..., 0] if self._single else values
-
-    def sample_y(
-        self, X: Any, n_samples: int = 1, joint: bool = False, random_state: Any = 0
-    ) -> Float[Array, "N P S"] | Float[Array, "N S"]:
-        """Draws of the outputs, noise included, with the axes of scikit-learn's: rows, outputs (if several), draws.
-
-        Args:
-            X: inputs.
-            n_samples: the number S of draws.
-            joint: whether the rows of a draw belong to one function; else each row is drawn by itself.
-            random_state: of the draws.
-        """
-        matrix = self._matrix(X, reset=False)
-        seed = seed_of(random_state)
-        if joint:
-            draws = self.fitted_.sample_functions(matrix, n_samples, seed)
-            draws = draws + self.fitted_.sample_noise(matrix, n_samples, seed)
-        else:
-            draws = _drawn(self.fitted_.predict(matrix, n_samples, seed), n_samples, seed)
-        moved: Array = np.moveaxis(draws, 0, -1)
-        return moved[:, 0] if self._single else moved
-
-    def log_density(self, X: Any, y: Any) -> Float[Array, "N"]:
-        """log p(y | x) of each row over the outputs that it has, in original units."""
-        matrix = self._matrix(X, reset=False)
-        outputs = Outputs.of(y, type(self).__name__)
-        self._require_outputs(outputs)
-        data = named_dataset(matrix, self._names_in(), outputs).in_order(self.fitted_.input_names, self.output_names_)
-        parts = self._parts(len(matrix), self.num_samples)
-        each = [self._mixture(matrix[rows], seed).log_density(data.y[rows]) for seed, rows in parts]
-        return np.concatenate(each)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R², the mean over outputs, as scikit-learn defines it, of the values that are there."""
-        matrix = self._matrix(X, reset=False)
-        mean = self._quick.mean(matrix)
-        outputs = Outputs.of(y, type(self).__name__)
-        self._require_outputs(outputs)
-        data = named_dataset(matrix, self._names_in(), outputs).in_order(self.fitted_.input_names, self.output_names_)
-        values = data.y
-        weights = np.ones(len(mean)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        known = ~np.isnan(values)
-        scores = [
-            r2_score(true[seen], guess[seen], sample_weight=weights[seen])
-            for true, guess, seen in zip(values.T, mean.T, known.T, strict=True)
-            if seen.any()
-        ]
-        return float(np.mean(scores))
-
-    def jacobian(self, X: Any) -> Float[Array, "N P D"] | Float[Array, "N D"]:
-        """∂mean/∂x at each row, in units of an output over units of an input."""
-        slopes = self._quick.jacobian(self._matrix(X, reset=False))
-        return slopes[:, 0] if self._single else slopes
-
     def to_botorch(self) -> "mogul.surrogate.Surrogate":
         """A BoTorch model for acquisition functions, in the units of training: a frozen copy of what is fitted now."""
         check_is_fitted(self)
@@ -267,70 +217,11 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             self._sklearn_output_config = {"transform": transform}  # by this name, clone keeps it
         return self
 
+    def _keep(self, fitted: Fitted) -> None:
+        super()._keep(fitted)
+        self.choice_ = fitted.choice
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-    def _mixtures(self, matrix: Float[Array, "N D"]) -> list[Prediction]:
-        return [self._mixture(matrix[rows], seed) for seed, rows in self._parts(len(matrix), self.num_samples)]
-
-    def _mixture(self, matrix: Float[Array, "N D"], seed: int) -> Prediction:
-        return self.fitted_.predict(matrix, self.num_samples, seed)
-
-    def _given_back(self, values: Float[Array, "N P"], X: Any) -> Any:
-        config: dict[str, Container] = getattr(self, "_sklearn_output_config", {})
-        chosen = config.get("transform", "default")
-        kind: FrameKind | None = self._frame if chosen == "default" else chosen
-        if kind is not None:
-            return as_frame(values, self.output_names_, kind, like=X)
-        return values[:, 0] if self._single else values
-
-    def _require_outputs(self, y: Outputs) -> None:
-        if y.values.shape[1] != len(self.output_names_):
-            raise ShapeError(
-                f"Y must have {len(self.output_names_)} columns, as in training; got {y.values.shape[1]}. "
-                f"The columns are {', '.join(self.output_names_)}."
-            )
-
-
-def _drawn(mixture: Prediction, num_samples: int, seed: int) -> Float[Array, "S N P"]:
-    """One draw from each component where each is itself a draw; else from components by their weights."""
-    if mixture.log_weight is not None:
-        return mixture.sample(num_samples, seed)
-    deviations = mixture.joint.deviations(np.sqrt(mixture.component_var), np.random.default_rng(seed))
-    result: Array = mixture.component_mean + deviations
-    return result
-
-
-def _correlations(mixture: Prediction) -> Float[Array, "N P P"]:
-    """Of the outputs at each row, by the law of total covariance: of the components' means, plus their variances."""
-    cov = mixture.cov_of_means()
-    cov += mixture.joint.cross_cov(cov.shape[-1])
-    diagonal = np.arange(cov.shape[-1])
-    cov[:, diagonal, diagonal] += mixture.average(mixture.component_var)
-    scale = np.sqrt(cov[:, diagonal, diagonal])
-    cov /= scale[:, :, None] * scale[:, None, :]
-    cov[:, diagonal, diagonal] = 1.0  # to the last bit: variances on the diagonal are those of return_std
-    return cov
-
-
-def _share(validation: Any) -> float | None:
-    if validation is None:
-        return None
-    is_number = isinstance(validation, int | float | np.integer | np.floating)
-    if not is_number or not 0 < validation < 1:
-        found = validation if is_number else type(validation).__name__
-        raise ConfigError(
-            f"validation must be a share of the rows, between 0 and 1; got {found}. "
-            "Try 0.1; rows of one's own cannot be given yet."
-        )
-    return float(validation)
-
-
-def _refuse_groups(groups: Any) -> None:
-    if groups is not None:
-        raise ConfigError(
-            f"groups must be None; got {type(groups).__name__}. Rows are held out one by one: "
-            "split by groups outside, with GroupKFold."
-        )

@@ -2,12 +2,13 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 from mogul.arrays import Array, IntArray
 from mogul.data import Dataset, Scaling
@@ -18,7 +19,9 @@ from mogul.prediction import Prediction
 from mogul.row_scores import Part, RowScores, predicted_parts, row_scores
 from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
+from mogul.training.held_out import HELD_OUT_SHARE, rows_of_some_groups
 from mogul.training.presets import preset as preset_config
+from mogul.training.task import MeanChoice
 
 LEAST_SQUARES, MEAN = "least squares", "mean"
 TIE = 0.05  # nats per row: less is nobody's gain
@@ -28,11 +31,16 @@ Split = tuple[IntArray, IntArray]
 
 @dataclass(frozen=True)
 class Training:
-    """How each model is trained: a preset, for at most so many epochs if they are given."""
+    """How each model is trained: a preset, for at most so many epochs if they are given.
+
+    `options` are those of the model. Where rows have `groups`, some are held out whole, to say when to stop.
+    """
 
     epochs: int | None = None
     seed: int = 0
     preset: str = "default"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    groups: Int[IntArray, "N"] | None = None
 
     def fit(self, data: Dataset, model: str) -> Fitted:
         """The model of this name, trained so."""
@@ -40,7 +48,13 @@ class Training:
         if self.epochs is not None:  # the KL has its full weight for most of a training, however short
             anneal_epochs = min(config.anneal_epochs, self.epochs // 5)
             config = replace(config, epochs=self.epochs, anneal_epochs=anneal_epochs)
-        return fit(data, model, config, mean="paper" if self.preset == "paper" else None)
+        mean: MeanChoice | None = "paper" if self.preset == "paper" else None
+        held_out = None if self.groups is None else rows_of_some_groups(self.groups, HELD_OUT_SHARE, self.seed)
+        return fit(data, model, config, mean=mean, held_out=held_out, **self.options)
+
+    def on(self, rows: IntArray) -> "Training":
+        """The same for some of the rows."""
+        return self if self.groups is None else replace(self, groups=self.groups[rows])
 
 
 @dataclass(frozen=True)
@@ -169,7 +183,7 @@ def compare(
             if label in failures:
                 continue
             try:
-                trial = _trial(label, data.rows(kept), data.rows(held_out), training)
+                trial = _trial(label, data.rows(kept), data.rows(held_out), training.on(kept))
             except MogulError as error:
                 if isinstance(error, ValueError):
                     raise  # of the user's, not of one model's

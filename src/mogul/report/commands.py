@@ -1,6 +1,7 @@
 """What `mogul fit` and `mogul evaluate` found, for a terminal."""
 
 import shlex
+from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
@@ -8,6 +9,7 @@ from rich.text import Text
 
 from mogul.commands.evaluate import BAND, Evaluation
 from mogul.commands.fit import FitSummary
+from mogul.report.choices import choice_line
 from mogul.report.names import counted
 
 
@@ -21,6 +23,7 @@ def fit_lines(summary: FitSummary) -> list[str]:
         f"Model    {summary.model}: {summary.epochs} epochs, best of {summary.starts} starts, "
         f"ELBO {summary.elbo_per_row:.2f} per row, {summary.seconds:.0f} s",
     ]
+    lines += _held_out(summary)
     if summary.check is not None:
         board = summary.check.leaderboard
         rows = f"a fit to the other rows, on {summary.check.held_out_rows} held out"
@@ -28,6 +31,14 @@ def fit_lines(summary: FitSummary) -> list[str]:
         lines += [f"Check    {rows}: LL {scores}", f"         {board.verdict}"]
         lines += [f"         {label} failed: {reason}" for label, reason in board.failures.items()]
     return [*lines, f"File     {summary.out}", *_next(summary)]
+
+
+def _held_out(summary: FitSummary) -> list[str]:
+    if summary.choice is not None:
+        return [f"Noise    {choice_line(asdict(summary.choice))}"]
+    if summary.held_out_ll is not None:
+        return [f"Held out LL {summary.held_out_ll:.2f} per row, in the epoch that was kept"]
+    return []
 
 
 def _next(summary: FitSummary) -> list[str]:

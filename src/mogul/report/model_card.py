@@ -4,6 +4,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mogul.commands.show import ModelCard
+from mogul.report.choices import choice_line
 from mogul.report.names import counted
 
 
@@ -26,6 +27,7 @@ def card_lines(card: ModelCard) -> list[tuple[str, str]]:
         ("inputs", counted(card.input_names)),
         ("outputs", counted(card.output_names)),
         ("training", f"{card.epochs} epochs, best of {card.starts} starts{elbo}, {card.seconds:.0f} s"),
+        *([] if card.choice is None else [("noise", choice_line(card.choice))]),
         ("file", f"format {card.format}, {card.num_bytes:,} bytes, seal intact"),
         ("written with", ", ".join(f"{name} {version}" for name, version in card.versions.items())),
     ]

@@ -49,6 +49,7 @@ def _as_interrupted(starts: Starts, best: Run, checkpoint: Checkpoint | None) ->
     if checkpoint is not None:
         checkpoint.save(starts)
     best.finish()
+    starts.interrupted = True
     remedy = (
         "Give checkpoint=, a folder, to be able to go on next time."
         if checkpoint is None

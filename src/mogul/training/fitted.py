@@ -1,7 +1,7 @@
 """A fitted model in the user's units."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
@@ -10,20 +10,24 @@ import torch
 from jaxtyping import Float
 
 from mogul.arrays import Array
+from mogul.calibration import Calibration
 from mogul.data import Batch, Dataset, Scaling
 from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
-from mogul.errors import require_positive
+from mogul.errors import ConfigError, require_positive
 from mogul.inputs import Latent
 from mogul.metrics import NUM_INNER, NUM_OUTER, Scores, score
 from mogul.model import Model
 from mogul.prediction import Prediction, predict
 from mogul.predictor import FittedPredictor
 from mogul.training.blueprint import Blueprint
+from mogul.training.choice import Choice
+from mogul.training.held_out import group_numbers
 from mogul.training.history import History
 from mogul.training.inference import InferenceConfig, importance_weighted_bound, infer_inputs
 
 # How many numbers a part of a prediction's mixture may hold: some 160 MB in float64.
 _PART = 20_000_000
+_CALIBRATION_DRAWS = 50
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class Fitted:
     output_names: list[str]
     history: History
     blueprint: Blueprint | None = field(default=None, kw_only=True)  # None: put together by hand, not by `fit`
+    choice: Choice | None = field(default=None, kw_only=True)  # None: there was nothing to choose
+    calibration: Calibration | None = field(default=None, kw_only=True)  # None: predictions are the model's own
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to one file, all or nothing; `mogul.load` reads it."""
@@ -46,8 +52,45 @@ class Fitted:
     def predict(self, x: Any, num_samples: int = 100, seed: int = 0) -> Prediction:
         """The predictive distribution of the outputs at x, as a mixture over `num_samples` draws."""
         generator = torch.Generator().manual_seed(seed)
-        prediction = predict(self.model, self._standardised(x), num_samples, generator)
-        return prediction.rescaled(self.scaling.outputs)
+        prediction = predict(self.model, self._standardised(x), num_samples, generator).rescaled(self.scaling.outputs)
+        return prediction if self.calibration is None else prediction.stretched(self.calibration.stretch)
+
+    def calibrated(self, data: Dataset, groups: Any = None, seed: int = 0) -> "Fitted":
+        """The same model with a spread that fits these rows, and with intervals that cover: see `Calibration`.
+
+        Args:
+            data: rows that had no part in training, not even in saying when to stop.
+            groups: a label for each row, where rows of a group belong together.
+            seed: of the draws that predictions are made of.
+
+        Example:
+            >>> from mogul import TrainingConfig, fit
+            >>> x = np.linspace(0, 1, 30)[:, None]
+            >>> fitted = fit(Dataset(x, x**2), "mogp", TrainingConfig(epochs=2, num_starts=1))
+            >>> low, high = fitted.calibrated(Dataset(x + 0.01, x**2)).interval([[0.5]], coverage=0.9)
+            >>> bool(low < high)
+            True
+        """
+        own = replace(self, calibration=None)
+        data = data.in_order(self.input_names, self.output_names)
+        numbers = np.arange(data.num_rows) if groups is None else group_numbers(groups, data.num_rows)
+        mean, std = own.predictor(seed=seed).mean_std(data.x)
+        parts = own.predict_parts(data, _CALIBRATION_DRAWS, seed)
+        return replace(self, calibration=Calibration.of(parts, np.abs(data.y - mean) / std, numbers))
+
+    def interval(self, x: Any, coverage: float = 0.9, seed: int = 0) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Both ends of an interval for each output at x that holds it with this probability: see `Calibration`."""
+        calibration = self.require_calibration()
+        return calibration.interval(*self.predictor(seed=seed).mean_std(x), coverage)
+
+    def require_calibration(self) -> Calibration:
+        """What calibration found, or an error."""
+        if self.calibration is None:
+            raise ConfigError(
+                "Intervals need rows that training has not seen; this model was not calibrated, or trained on since. "
+                "Give calibrate=0.2, or call calibrated(data)."
+            )
+        return self.calibration
 
     def sample_functions(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
         """Draws of the noise-free outputs at x, correlated over points: whole functions."""
@@ -55,7 +98,12 @@ class Fitted:
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             draws = self.model.sample_joint(self._standardised(x), num_samples, generator)
-        return self.scaling.outputs.undo(draws.double().cpu().numpy())
+        functions = self.scaling.outputs.undo(draws.double().cpu().numpy())
+        if self.calibration is None:
+            return functions
+        mean = self.predict(x, seed=seed).mean
+        result: Array = mean + self.calibration.stretch * (functions - mean)
+        return result
 
     def sample_noise(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
         """Draws of the outputs' noise at x, for each point by itself."""
@@ -68,11 +116,14 @@ class Fitted:
             var = (unit.square() * law.draw_var(shape, generator)).expand(shape)
             joint = law.joint(torch.zeros_like(var), unit).rescaled(self.scaling.outputs.scale)
         std = self.scaling.outputs.scale * np.sqrt(var.double().cpu().numpy())
-        return joint.deviations(std, np.random.default_rng(seed))
+        stretch = 1.0 if self.calibration is None else self.calibration.stretch
+        return stretch * joint.deviations(std, np.random.default_rng(seed))
 
     def predictor(self, num_samples: int = 32, seed: int = 0, precision: torch.dtype | None = None) -> FittedPredictor:
         """A frozen copy for quick predictions at x, in the user's units; draws are for deep models."""
-        return FittedPredictor(self.model.predictor(num_samples, seed, precision), self.scaling, self.input_names)
+        predictor = self.model.predictor(num_samples, seed, precision)
+        stretch = None if self.calibration is None else self.calibration.stretch
+        return FittedPredictor(predictor, self.scaling, self.input_names, stretch)
 
     def evaluate(
         self, data: Dataset, *, standardised: bool = False, num_samples: int = NUM_OUTER * NUM_INNER, seed: int = 0

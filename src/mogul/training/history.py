@@ -28,10 +28,16 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class History:
-    """All epochs of all starts, and which start was trained to the end."""
+    """All epochs of all starts, and which start was trained to the end.
+
+    `held_out` is the log likelihood of a held-out row at the epoch that was kept, in standardised units: None where no
+    rows were held out. `interrupted` tells whether Ctrl-C ended the training.
+    """
 
     records: tuple[EpochRecord, ...]
     chosen_start: int
+    held_out: float | None = None
+    interrupted: bool = False
 
     def frame(self) -> pd.DataFrame:
         """One row per epoch and start."""

@@ -9,7 +9,6 @@ from mogul.data import Dataset
 from mogul.errors import ConfigError
 from mogul.training.course import best_trained
 from mogul.training.fitted import Fitted, FittedLatent
-from mogul.training.history import History
 from mogul.training.run import Run
 from mogul.training.starts import Starts
 
@@ -43,14 +42,14 @@ def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: i
     batch = fitted.scaling.batch(data.in_order(fitted.input_names, fitted.output_names), config.dtype)
     known, held_out = config.stopping.split(batch) if config.stopping else (batch, None)
     history = fitted.history
-    run = best_trained(
-        Starts([Run(deepcopy(fitted.model), known, config, generator, held_out=held_out)], config), blueprint.model
-    )
+    starts = Starts([Run(deepcopy(fitted.model), known, config, generator, held_out=held_out)], config)
+    run = best_trained(starts, blueprint.model)
     done = len(history.elbo)
     records = [replace(record, epoch=done + record.epoch, start=history.chosen_start) for record in run.records]
     return replace(
         fitted,
         model=run.model,
-        history=History((*history.records, *records), history.chosen_start),
+        calibration=None,  # of another model
+        history=replace(starts.history(run), records=(*history.records, *records), chosen_start=history.chosen_start),
         blueprint=blueprint.solved_by(run.solver),
     )

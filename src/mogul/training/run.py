@@ -128,6 +128,13 @@ class Run:
         return score
 
     @property
+    def held_out_score(self) -> float | None:
+        """Log likelihood of a held-out row in the best epoch, in the units of the data; None before any was watched."""
+        if self._held_out is None or not self._best_state:
+            return None
+        return self._best_score * int(self._held_out.observed.sum()) / len(self._held_out)
+
+    @property
     def solver(self) -> Solver | None:
         """The solver of the model's GPs, with the jitter that training came to need; None where it is as given."""
         gps = (module for module in self.model.modules() if isinstance(module, IndependentGPs))

@@ -24,6 +24,7 @@ class Starts:
         self.config = config
         self.scores: dict[int, float] = {}  # by start: the objective at the end of its trial
         self.given_up: dict[int, str] = {}  # by start: why
+        self.interrupted = False
 
     def train(self, on_epoch: OnEpoch) -> Run:
         """Train each start for a while, and the best by training objective to the end; again, go on from there."""
@@ -50,7 +51,8 @@ class Starts:
 
     def history(self, chosen: Run) -> History:
         """All epochs of all starts."""
-        return History(tuple(record for run in self.runs for record in run.records), chosen.start)
+        records = tuple(record for run in self.runs for record in run.records)
+        return History(records, chosen.start, chosen.held_out_score, self.interrupted)
 
     @property
     def most_epochs(self) -> int:

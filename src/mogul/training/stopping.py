@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from mogul.data import Batch
 from mogul.errors import ConfigError, NumericalError, require_positive
@@ -49,22 +51,27 @@ class Stopping:
             return False
         return (sum(recent) - sum(before)) / self.patience < self.tolerance
 
-    def split(self, data: Batch) -> tuple[Batch, Batch | None]:
-        """Rows to train on, and rows to watch, if any are held out: the last ones of each of some equal parts."""
+    def divide(self, num_rows: int) -> tuple[Int[Tensor, "K"], Int[Tensor, "W"]]:
+        """Places of rows to train on, and of rows to watch: the last ones of each of some equal parts."""
         if not self.held_out:
-            return data, None
-        num_held_out = round(self.held_out * len(data))
-        if not 0 < num_held_out < len(data):
+            return torch.arange(num_rows), torch.arange(0)
+        num_held_out = round(self.held_out * num_rows)
+        if not 0 < num_held_out < num_rows:
             raise ConfigError(
-                f"held_out must leave rows on both sides; {self.held_out} of {len(data)} rows is {num_held_out}. "
+                f"held_out must leave rows on both sides; {self.held_out} of {num_rows} rows is {num_held_out}. "
                 "Hold out another share, or none."
             )
-        parts = torch.arange(len(data)).tensor_split(self.num_stretches)
+        parts = torch.arange(num_rows).tensor_split(self.num_stretches)
         quotas = [len(some) for some in torch.arange(num_held_out).tensor_split(self.num_stretches)]
         edges = [len(part) - quota for part, quota in zip(parts, quotas, strict=True)]
         known = torch.cat([part[:edge] for part, edge in zip(parts, edges, strict=True)])
         watched = torch.cat([part[edge:] for part, edge in zip(parts, edges, strict=True)])
-        return data.rows(known), data.rows(watched)
+        return known, watched
+
+    def split(self, data: Batch) -> tuple[Batch, Batch | None]:
+        """Rows to train on, and rows to watch, if any are held out."""
+        known, watched = self.divide(len(data))
+        return (data.rows(known), data.rows(watched)) if len(watched) else (data, None)
 
 
 @torch.no_grad()

@@ -1,0 +1,84 @@
+"""Which rows are held out of training: those asked for, whole groups, or stretches of consecutive rows."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int
+
+from mogul.arrays import IntArray
+from mogul.errors import ConfigError, DataError, ShapeError
+from mogul.training.stopping import Stopping
+
+# Of the rows, or of the groups, where some must be held out and nobody says how many.
+HELD_OUT_SHARE = 0.2
+
+
+def divided(
+    num_rows: int, stopping: Stopping | None, held_out: Int[IntArray, "W"] | None
+) -> tuple[Int[IntArray, "K"], Int[IntArray, "W"]]:
+    """Places of the rows to train on, and of those to watch.
+
+    Args:
+        num_rows: how many rows there are.
+        stopping: says how many to hold out, where none are given.
+        held_out: places of rows to hold out.
+
+    Example:
+        >>> divided(5, None, np.array([4, 1]))
+        (array([0, 2, 3]), array([1, 4]))
+    """
+    if held_out is None:
+        known, watched = (stopping or Stopping()).divide(num_rows)
+        return known.numpy(), watched.numpy()
+    places = np.unique(np.asarray(held_out))
+    if places.dtype.kind != "i" or places.ndim != 1 or not len(places):
+        raise ConfigError(
+            f"held_out must be places of rows, whole numbers; got {held_out!r}. Leave it out to hold out none."
+        )
+    if places[0] < 0 or places[-1] >= num_rows or len(places) == num_rows:
+        raise ConfigError(
+            f"held_out must be places of some of the {num_rows} rows, 0 to {num_rows - 1}, and not of all; got "
+            f"{len(places)} from {places[0]} to {places[-1]}. Hold out fewer."
+        )
+    return np.setdiff1d(np.arange(num_rows), places), places
+
+
+def group_numbers(groups: Any, num_rows: int) -> Int[IntArray, "N"]:
+    """Labels of any kind, one for each row, as numbers in the order in which they first appear.
+
+    >>> group_numbers(["b", "a", "b"], 3)
+    array([0, 1, 0])
+    """
+    labels = np.asarray(groups)
+    if labels.shape != (num_rows,):
+        raise ShapeError(f"groups must be ({num_rows},), a label for each row; got {labels.shape}. Give one each.")
+    numbers, _ = pd.factorize(labels)
+    unlabelled = np.flatnonzero(numbers < 0)
+    if len(unlabelled):
+        raise DataError(
+            f"Each row must have a group; row {unlabelled[0]} has {labels[unlabelled[0]]}. Give it a label of its own."
+        )
+    return numbers.astype(np.int64)
+
+
+def rows_of_some_groups(groups: Int[IntArray, "N"], share: float, seed: int) -> Int[IntArray, "W"]:
+    """Places of all rows of some groups, drawn at random: this share of the groups, at least one and not all.
+
+    >>> rows_of_some_groups(np.array([0, 0, 1, 1, 2]), 0.3, seed=0)
+    array([4])
+    """
+    known = np.unique(groups)
+    if len(known) < 2:
+        raise DataError(
+            f"At least two groups must be there, to hold one out; got {len(known)}. Leave groups out to hold out rows."
+        )
+    count = min(max(1, round(share * len(known))), len(known) - 1)
+    chosen = np.random.default_rng(seed).choice(known, count, replace=False)
+    return np.flatnonzero(np.isin(groups, chosen))
+
+
+def digest_of(places: Int[IntArray, "W"] | None) -> str | None:
+    """A name for these places that a file can hold, however many they are."""
+    return None if places is None else hashlib.sha256(np.asarray(places).astype("<i8").tobytes()).hexdigest()

@@ -1,0 +1,161 @@
+"""A training as it is asked for: which rows, which model, how, and from which starts."""
+
+import logging
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mogul import models
+from mogul.arrays import IntArray
+from mogul.data import Batch, Dataset, Scaling
+from mogul.data.advice import advice
+from mogul.data.checks import require_some_of_each
+from mogul.errors import ConfigError, MogulWarning, unknown_name
+from mogul.inputs import principal_scores
+from mogul.model import Model
+from mogul.output_mean import LinearOutputMean
+from mogul.training.blueprint import Blueprint
+from mogul.training.checkpoint import Checkpoint, identity_of
+from mogul.training.config import TrainingConfig
+from mogul.training.course import best_trained
+from mogul.training.fitted import Fitted, FittedLatent
+from mogul.training.held_out import digest_of, divided
+from mogul.training.history import EpochRecord, History
+from mogul.training.inference import InferenceConfig
+from mogul.training.run import Run
+from mogul.training.starts import Starts
+
+MeanChoice = Literal["linear", "paper", "zero", "constant"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learnt from which rows, and how: all but the options of the model."""
+
+    data: Dataset
+    model: str
+    config: TrainingConfig
+    mean: MeanChoice
+    num_inputs: int
+    held_out: str | None  # a digest of the places that were given, if any were
+    known: Dataset
+    scaling: Scaling
+    watched: Batch | None
+
+    @staticmethod
+    def of(
+        data: Dataset,
+        model: str,
+        config: TrainingConfig,
+        mean: MeanChoice,
+        num_inputs: int | None,
+        held_out: Int[IntArray, "W"] | None,
+    ) -> "Task":
+        """Rows that are watched have no part in anything else, be it the scaling."""
+        latent = models.Name.parse(model).latent
+        if latent and config.stopping and (config.stopping.held_out or held_out is not None):
+            raise ConfigError(
+                "held_out must be 0 with latent inputs, which belong to the rows trained on. Watch the ELBO."
+            )
+        if not (latent or data.num_inputs):
+            raise ConfigError(f"{model} needs inputs; the data have none. Give X, or fit '{model}-lvm'.")
+        kept, watched = divided(data.num_rows, config.stopping, held_out)
+        known = data.rows(kept) if len(watched) else data
+        require_some_of_each(known.y, data.output_names)
+        scaling = Scaling.of(known)
+        return Task(
+            data,
+            model,
+            config,
+            mean,
+            models.LATENT_INPUTS if num_inputs is None else num_inputs,
+            digest_of(held_out),
+            known,
+            scaling,
+            scaling.batch(data.rows(watched), config.dtype) if len(watched) else None,
+        )
+
+    @property
+    def latent(self) -> bool:
+        """Whether inputs are to be found."""
+        return models.Name.parse(self.model).latent
+
+    def advise(self, options: dict[str, Any]) -> None:
+        """Say what looks wrong with the rows to be trained on, and what is made of it."""
+        given = {name: options.get(name) for name in ("num_inducing", "num_mixing_inducing")}
+        asked = {name: value for name, value in given.items() if isinstance(value, int) and value > 0}
+        for finding in advice(self.known.without_inputs() if self.latent else self.known, asked):
+            warnings.warn(finding.message, MogulWarning, stacklevel=3)
+
+    def trained(
+        self,
+        options: dict[str, Any],
+        on_epoch: Callable[[EpochRecord, Model], None] | None,
+        folder: Path | None,
+        seconds: float,
+    ) -> Fitted:
+        """The best of the starts, from where a checkpoint in the folder has them."""
+        saved = None if folder is None else Checkpoint(folder, self._identity(options), seconds)
+        batch = self.scaling.batch(self.known, self.config.dtype)
+        x = principal_scores(batch.y, self.num_inputs) if self.latent else batch.x
+        options = options | _means(self.mean, batch, models.Name.parse(self.model))
+        _log.info("%s: %s, %s, solver %s", self.model, self.config, options, options.get("solver") or "Cholesky()")
+        starts = Starts(self._runs(batch, x, options), self.config)
+        if saved is not None:
+            saved.restore(starts)
+        best = best_trained(starts, self.model, on_epoch, saved)
+        blueprint = Blueprint.of(self.model, options, x.shape[1], self.data.num_outputs, self.config)
+        return self._fitted(best, starts.history(best), batch, blueprint.solved_by(best.solver))
+
+    def _identity(self, options: dict[str, Any]) -> dict[str, Any]:
+        settings = {"model": self.model, "config": self.config, "mean": self.mean, "num_inputs": self.num_inputs}
+        return identity_of(self.data, **settings, options=options, held_out=self.held_out)
+
+    def _runs(self, batch: Batch, x: Float[Tensor, "N D"], options: dict[str, Any]) -> list[Run]:
+        seeds = torch.Generator().manual_seed(self.config.seed)
+        runs = []
+        for start in range(self.config.num_starts):
+            generator = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=seeds)))
+            built = models.build(self.model, x, self.data.num_outputs, generator, **options)
+            runs.append(Run(built, batch, self.config, generator, start, self.watched))
+        return runs
+
+    def _fitted(self, best: Run, history: History, batch: Batch, blueprint: Blueprint) -> Fitted:
+        names = self.data.input_names, self.data.output_names
+        if not self.latent:
+            return Fitted(best.model, self.scaling, *names, history, blueprint=blueprint)
+        return FittedLatent(
+            best.model,
+            self.scaling.without_inputs(self.num_inputs),
+            [f"latent{column}" for column in range(self.num_inputs)],
+            names[1],
+            history,
+            training=batch,
+            inference=InferenceConfig(expectation=self.config.expectation),
+            blueprint=blueprint,
+        )
+
+
+def _means(choice: MeanChoice, batch: Batch, name: models.Name) -> dict[str, Any]:
+    """The options of `build` that a choice of mean stands for."""
+    match choice:
+        case "paper":
+            return {}
+        case "zero" | "constant":
+            return {"latent_mean": choice}
+        case "linear":
+            if name.latent:
+                raise ConfigError("mean='linear' needs inputs that are observed; latent ones are not. Use 'paper'.")
+            y = torch.where(batch.observed, batch.y, math.nan)
+            return {"output_mean": LinearOutputMean.fit(batch.x.double().numpy(), y.double().numpy())}
+        case _:
+            raise unknown_name("mean", choice, get_args(MeanChoice))

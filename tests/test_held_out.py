@@ -1,0 +1,120 @@
+"""The regressor with rows of one's own to validate on, with groups, and with a noise that they choose."""
+
+from pathlib import Path
+from typing import Any
+
+import jaxtyping
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from mogul import MultiOutputGPRegressor
+from mogul.training.choice import NOISES
+from mogul.training.held_out import rows_of_some_groups
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-2, 2, (40, 2))
+Y = np.column_stack([100 * np.sin(X[:, 0]), X[:, 0] + X[:, 1]]) + RNG.normal(0, [5.0, 0.1], (40, 2))
+RUNS = np.repeat(np.arange(8), 5)
+HELD_OUT = rows_of_some_groups(RUNS, 0.2, seed=0)
+KNOWN = np.setdiff1d(np.arange(40), HELD_OUT)
+
+
+@pytest.fixture(autouse=True)
+def _as_a_user_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users have no shape checker in front of our own checks: an argument may be anything until it is fitted."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+def regressor(**settings: Any) -> MultiOutputGPRegressor:
+    small: dict[str, Any] = {"model": "mogp", "epochs": 3, "num_starts": 1, "num_inducing": 4, "num_samples": 5}
+    return MultiOutputGPRegressor(**(small | settings))
+
+
+AUTO = regressor(noise="auto", options={"num_noise_inducing": 3}, epochs=2)
+
+
+@parametrize_with_checks(
+    [AUTO],
+    expected_failed_checks=lambda estimator: {
+        "check_sample_weight_equivalence_on_dense_data": "as in test_estimators: the order of rows matters"
+    },
+)
+@pytest.mark.filterwarnings("ignore::mogul.errors.MogulWarning")  # of columns that are odd on purpose
+def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+class TestHeldOut:
+    """`validation` and `groups`."""
+
+    def test_groups_are_rows_to_validate_on(self) -> None:
+        grouped = regressor().fit(X, Y, groups=RUNS)
+        own = regressor().fit(X[KNOWN], Y[KNOWN], validation=(X[HELD_OUT], Y[HELD_OUT]))
+        np.testing.assert_array_equal(grouped.predict(X), own.predict(X))
+        assert grouped.fitted_.history.held_out == own.fitted_.history.held_out
+        assert not np.array_equal(grouped.predict(X), regressor().fit(X, Y).predict(X))
+        # Two of eight groups, or four.
+        halved = regressor().fit(X, Y, groups=[f"run {run}" for run in RUNS], validation=0.5)
+        assert not np.array_equal(grouped.predict(X), halved.predict(X))
+
+    def test_what_is_held_out_is_not_learnt_from(self) -> None:
+        spoilt = Y.copy()
+        spoilt[HELD_OUT] += 1e6
+        patient = {"config": None, "epochs": 1}  # one epoch: none to choose from
+        fits = [regressor(**patient).fit(X, outputs, groups=RUNS) for outputs in (Y, spoilt)]
+        np.testing.assert_array_equal(fits[0].predict(X), fits[1].predict(X))
+        assert fits[0].fitted_.history.held_out > fits[1].fitted_.history.held_out  # type: ignore[operator]
+
+    def test_weights_are_copies_with_their_groups(self) -> None:
+        weights = RNG.integers(0, 3, 40)
+        weighted = regressor().fit(X, Y, sample_weight=weights, groups=RUNS)
+        copied = regressor().fit(
+            *(np.repeat(each, weights, axis=0) for each in (X, Y)), groups=np.repeat(RUNS, weights)
+        )
+        np.testing.assert_array_equal(weighted.predict(X), copied.predict(X))
+
+    def test_frames_of_validation_go_by_their_names(self) -> None:
+        x, y = pd.DataFrame(X, columns=["a", "b"]), pd.DataFrame(Y, columns=["u", "v"])
+        fits = [
+            regressor().fit(x[:30], y[:30], validation=(x[30:], y[30:][order])) for order in (["u", "v"], ["v", "u"])
+        ]
+        pd.testing.assert_frame_equal(fits[0].predict(x), fits[1].predict(x), check_exact=True)
+        with pytest.raises(ValueError, match="feature names"):
+            regressor().fit(x, y, validation=(x.rename(columns={"a": "c"}), y))
+
+
+@pytest.fixture(scope="module")
+def chosen() -> MultiOutputGPRegressor:
+    return clone(AUTO).fit(X, Y, groups=RUNS)
+
+
+class TestChoice:
+    """`noise="auto"`."""
+
+    def test_the_choice_is_told_and_kept(self, chosen: MultiOutputGPRegressor, tmp_path: Path) -> None:
+        assert chosen.choice_ is not None
+        assert list(chosen.choice_.frame().noise) == list(NOISES)
+        assert chosen.choice_.chosen == chosen.fitted_.blueprint.options["noise"]  # type: ignore[union-attr]
+        chosen.save(tmp_path / "m")
+        loaded = MultiOutputGPRegressor.load(tmp_path / "m")
+        assert loaded.choice_ == chosen.choice_
+        assert loaded.get_params() == chosen.get_params()
+        np.testing.assert_array_equal(loaded.predict(X), chosen.predict(X))
+        assert regressor(noise="student-t", epochs=1).fit(X, Y).choice_ is None
+
+    def test_it_is_the_best_alone_on_the_same_groups(self, chosen: MultiOutputGPRegressor) -> None:
+        alone = clone(AUTO).set_params(noise=chosen.choice_.chosen).fit(X, Y, groups=RUNS)  # type: ignore[union-attr]
+        np.testing.assert_array_equal(alone.predict(X), chosen.predict(X))
+
+    def test_more_training_keeps_it(self, chosen: MultiOutputGPRegressor) -> None:
+        more = clone(AUTO).partial_fit(X, Y)
+        before = more.choice_
+        assert more.partial_fit(X, Y).choice_ == before
+
+    def test_a_grid_may_hold_it(self) -> None:
+        search = GridSearchCV(AUTO, {"noise": ["constant", "auto"]}, cv=2).fit(X, Y)
+        assert np.isfinite(search.cv_results_["mean_test_score"]).all()
