@@ -20,7 +20,8 @@ def run() -> dict[str, float]:
 def prediction_ratios(
     num_rows: int = NUM_ROWS,
     repeats: int = 5,
-    calls: int = 300,
+    turns: int = 30,
+    calls: int = 20,
     sizes: Sizes | None = None,
     chunks: tuple[int, ...] = CHUNKS,
 ) -> dict[str, float]:
@@ -36,7 +37,7 @@ def prediction_ratios(
     )
     row = x[:1].contiguous()
     one = interleaved(
-        {"ours": lambda: predictor.mean_std(row), "peer": peer_one_row(peer, row)}, repeats=calls, warm_up=20
+        {"ours": lambda: predictor.mean_std(row), "peer": peer_one_row(peer, row)}, turns, warm_up=20, calls=calls
     )
     return {
         "predict_rows_per_second": num_rows / many["ours"],

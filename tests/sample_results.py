@@ -65,7 +65,7 @@ def record(
         "curve": _curve(ll, seconds, rng) if kind == "model" else [],
         "latent": None,
         "command": f"mogul reproduce regression --datasets kuka --models {model} --splits 1 --seeds 1 --preset fast",
-        "config": {"epochs": 30},
+        "config": {"epochs": 30, "noise_floor": "none"},
         "versions": {"mogul": "0.1.0", "torch": "2.13.0"},
         "commit": "0123456789abcdef0123",
         "seconds": seconds,

@@ -54,7 +54,7 @@ def record(label: str = "MOGP", seed: int | None = 0, **changes: Any) -> Record:
         "preset": "fast",
         "seed": seed or 0,
         "command": "mogul reproduce regression",
-        "config": {"units": "standardised"},
+        "config": {"units": "standardised", "noise_floor": "none"},
         "versions": {},
         "commit": None,
         "seconds": 12.3,

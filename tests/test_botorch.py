@@ -216,6 +216,7 @@ def optimise(problem, num_start, num_rounds, seed):
     return Y
 
 
+@pytest.mark.no_cover  # its lines are those of other tests, and tracing them would cost as much again
 def test_optimisation_of_two_objectives_beats_random_search(monkeypatch):
     # BoTorch would compile a kernel of its own on first use.
     monkeypatch.setattr("botorch.acquisition.multi_objective.logei._load_attempted", True)

@@ -84,7 +84,7 @@ def test_killed_half_way_and_started_again_it_ends_as_an_undisturbed_run(
 def test_a_run_prints_its_table_and_writes_its_records(run, tmp_path: Path) -> None:
     outcome = run("regression", "--models", "mogp", "--epochs", "1", "--jobs", "1", "--out", "here")
     assert outcome.code == 0, outcome.err
-    for part in ("least squares", "MOGP + linear", "the paper's LL", "15.64 ± 0.40", "no noise floor", "results.csv"):
+    for part in ("least squares", "MOGP + linear", "the paper's LL", "15.64 ± 0.40", "Noise floor: ", "results.csv"):
         assert part in outcome.out
     records = [json.loads(path.read_text()) for path in (tmp_path / "here" / "jobs").glob("*.json")]
     assert {"MOGP", "MOGP + linear", "least squares"} <= {record["label"] for record in records}

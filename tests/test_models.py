@@ -1,5 +1,7 @@
 """Models by name: the compositions, their sizes and their starts."""
 
+from typing import get_args
+
 import jaxtyping
 import pytest
 import torch
@@ -13,6 +15,7 @@ from mogul.model import Model
 from mogul.nonlinearities import Erf, LeakyReLU, Quadrature
 from mogul.objective import Analytic, Elbo
 from mogul.output_mean import ZeroMean
+from mogul.plan import NoiseName
 from mogul.priors import ConstantMean, IndependentGPs, LinearMean
 from mogul.training import Run, TrainingConfig
 
@@ -211,6 +214,10 @@ CHANGES = {
     "num_top_inducing": 3,
     "layers": [(2, 4), (2, 4), (2, 4)],
     "inner_mean": "linear",
+    "num_sites": 3,
+    "num_noise_latents": 2,
+    "num_noise_inducing": 3,
+    "noise_rank": 3,
 }
 
 
@@ -227,6 +234,17 @@ def test_a_model_is_changed_by_the_options_that_it_uses_and_by_no_other(name):
     plain = anatomy(build(name, x=points(12)))
     without_use = {option for option, value in CHANGES.items() if anatomy(build_changed(name, option, value)) == plain}
     assert without_use == models.unused_options(name)
+
+
+@pytest.mark.parametrize("noise", get_args(NoiseName))
+def test_a_noise_is_changed_by_the_options_that_it_uses_and_by_no_other(noise):
+    plain = anatomy(build("mogp", x=points(12), noise=noise))
+    options = {option: CHANGES[option] for option in ("num_noise_latents", "num_noise_inducing", "noise_rank")}
+    changed = {
+        option: anatomy(build("mogp", x=points(12), noise=noise, **{option: options[option]})) for option in options
+    }
+    without_use = {option for option, found in changed.items() if found == plain}
+    assert without_use == models.unused_options("mogp", noise) & options.keys()
 
 
 def build_changed(name: str, option: str, value: object) -> Model:

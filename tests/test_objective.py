@@ -86,7 +86,7 @@ def gradients(model: Model, value: Tensor) -> dict[str, Tensor]:
 @pytest.mark.parametrize(("name", "nonlinearity"), MODELS)
 def test_the_analytic_likelihood_is_the_mean_of_the_sampled_one(name, nonlinearity, missing):
     model, batch = small_model(name, nonlinearity), rows(missing=missing)
-    sampled, generator, repeats = MonteCarlo(500), seeded(3), 300
+    sampled, generator, repeats = MonteCarlo(1500), seeded(3), 100
     with torch.no_grad():
         exact = row_ell(Analytic(), model, batch, generator)
         draws = torch.stack([row_ell(sampled, model, batch, generator) for _ in range(repeats)])

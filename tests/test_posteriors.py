@@ -254,6 +254,7 @@ def test_short_steps_climb_to_the_log_marginal_likelihood(generator):
     assert values[-1] == pytest.approx(best, abs=1e-6)
 
 
+@pytest.mark.no_cover  # many steps on lines that other tests run too
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("features", ["identity", "neural"])
 def test_q_of_the_mixing_converges_to_the_mean_field_optimum(features, missing, generator):

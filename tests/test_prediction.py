@@ -7,6 +7,7 @@ from scipy import optimize, stats
 from scipy.special import logsumexp
 
 from mogul.data import Standardiser
+from mogul.metrics import crps, nested_log_density, score
 from mogul.model import Model
 from mogul.models import build
 from mogul.prediction import Prediction, predict
@@ -244,3 +245,51 @@ def test_rows_are_the_prediction_of_those_points(mixture: Prediction, y, index):
     np.testing.assert_array_equal(part.var, mixture.var[index])
     np.testing.assert_array_equal(part.component_var, mixture.component_var[:, index])
     np.testing.assert_array_equal(part.log_density(y[index]), mixture.log_density(y)[index])
+
+
+class TestWeights:
+    """Weights in whole sixths are those of components that are there once, twice and three times."""
+
+    @pytest.fixture
+    def pair(self, rng: np.random.Generator) -> tuple[Prediction, Prediction]:
+        counts = [3, 1, 2]
+        means = rng.normal(0, 2, (3, NUM_POINTS, NUM_OUTPUTS))
+        repeated = np.repeat(means, counts, axis=0), np.repeat(rng.uniform(0.2, 3.0, means.shape), counts, axis=0)
+        moments = repeated[0].mean(0), repeated[1].mean(0) + repeated[0].var(0)
+        firsts = [0, 3, 4]
+        weighted = Prediction(
+            *moments, repeated[0][firsts], repeated[1][firsts], log_weight=np.log(np.array(counts) / 6)
+        )
+        return weighted, Prediction(*moments, *repeated)
+
+    def test_every_answer_is_the_same(self, pair, y, units):
+        y[1, 2] = NAN
+        for weighted, repeated in (
+            pair,
+            [part.rescaled(units).rows(slice(0, 3)).outputs(slice(1, 3)) for part in pair],
+        ):
+            truth = y[: len(weighted.mean), -weighted.mean.shape[1] :]
+            np.testing.assert_allclose(weighted.log_density(truth), repeated.log_density(truth))
+            np.testing.assert_allclose(weighted.cdf(truth), repeated.cdf(truth))
+            np.testing.assert_allclose(weighted.quantiles([0.1, 0.6]), repeated.quantiles([0.1, 0.6]))
+            np.testing.assert_allclose(weighted.cov_of_means(), repeated.cov_of_means())
+            np.testing.assert_allclose(weighted.average(weighted.component_mean), repeated.mean)
+            np.testing.assert_allclose(crps(weighted, truth), crps(repeated, truth))
+            one, two = score([(weighted, truth)]), score([(repeated, truth)])
+            assert one.ll == pytest.approx(two.ll)
+            assert one.coverage == two.coverage
+
+    def test_draws_have_its_moments(self, pair):
+        draws = pair[0].sample(20_000, seed=0)
+        assert np.all(np.abs(draws.mean(0) - pair[0].mean) < 0.04 * pair[0].std)
+        np.testing.assert_allclose(draws.var(0), pair[0].var, rtol=0.05)
+
+    def test_no_groups_are_made_of_components_that_are_no_draws(self, pair, y):
+        weighted = pair[0]
+        assert np.array_equal(nested_log_density(weighted, y, num_outer=25), weighted.log_density(y))
+
+    def test_a_score_from_some_copies_of_few_components_is_near_that_of_all(self, rng, y):
+        means = np.repeat(rng.normal(0, 2, (5, NUM_POINTS, NUM_OUTPUTS)), 60, axis=0)
+        log_weight = np.log(np.repeat(rng.dirichlet(np.ones(5)), 60) / 60)
+        one = Prediction(means[0], means[0], means, rng.uniform(0.5, 1.5, means.shape), log_weight=log_weight)
+        np.testing.assert_allclose(crps(one, y, max_draws=64), crps(one, y, max_draws=300), atol=0.03)

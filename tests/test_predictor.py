@@ -88,7 +88,7 @@ class TestShallow:
         found, expected = (prior(points(), 1, torch.Generator()) for prior in (frozen, gps))
         torch.testing.assert_close(found.mean, expected.mean, atol=1e-7, rtol=1e-7)
         torch.testing.assert_close(found.var, expected.var, atol=1e-7, rtol=1e-7)
-        assert len(frozen.blocks) == max(1, num_inducing // 48)
+        assert len(frozen.block_names) == max(1, num_inducing // 48)
 
     def test_equals_the_model_where_q_is_wider_than_the_prior(self):
         model = random_model("mogp")

@@ -9,6 +9,7 @@ import typer
 from mogul.cli_compare import app as compare_app
 from mogul.cli_data import app as data_app
 from mogul.cli_models import app as models_app
+from mogul.cli_report import report
 from mogul.cli_reproduce import reproduce
 from mogul.cli_run import DEBUG, run
 from mogul.errors import ConfigError
@@ -24,6 +25,7 @@ app.add_typer(models_app)
 app.add_typer(compare_app)
 app.add_typer(data_app, name="data")
 app.command()(reproduce)
+app.command()(report)
 
 
 @app.callback()

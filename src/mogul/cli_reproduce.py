@@ -19,8 +19,8 @@ def reproduce(
     models: Annotated[
         str | None,
         typer.Option(
-            help="Models with commas, such as n-mogp, n-mogp-leaky, dgp-same (L′ = L) or n-mogp+linear; groups, such "
-            "as table-2 or all; none."
+            help="Models with commas, such as n-mogp, n-mogp-leaky, dgp-same (L′ = L), n-mogp+linear or "
+            "n-mogp+linear+gp-noise; groups, such as table-2, noises or all; none."
         ),
     ] = None,
     baselines: Annotated[str | None, typer.Option(help="Baselines with commas, or none; else all.")] = None,
@@ -29,6 +29,12 @@ def reproduce(
         typer.Option(
             "--linear/--no-linear",
             help="Whether each model is also run on a least-squares plane; else it is in the fast preset.",
+        ),
+    ] = None,
+    noises: Annotated[
+        str | None,
+        typer.Option(
+            help="Noises with commas that each model is run with: constant (the paper's), gp, net, student-t, low-rank."
         ),
     ] = None,
     splits: Annotated[
@@ -71,6 +77,7 @@ def reproduce(
         models=_names("--models", models),
         baselines=_names("--baselines", baselines),
         linear=linear,
+        noises=_names("--noises", noises),
         points=None if points is None else whole_numbers("--points", points),
         epochs=epochs,
         folder=data_dir,

@@ -1,6 +1,7 @@
 """The two kinds of moments that pass between priors, features, mixing and noise."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
@@ -11,14 +12,21 @@ from mogul.pairs import assemble, take_apart
 
 @dataclass(frozen=True)
 class Marginals:
-    """Independent Normals at N points: of L latent GPs, or of P outputs; leading axes *S are draws."""
+    """Independent Normals at N points: of L latent GPs, or of P outputs; leading axes *S are draws.
+
+    With a `log_weight`, the first axis holds the components of a mixture with these weights, of which all but the first
+    axis may be draws.
+    """
 
     mean: Float[Tensor, "*S N K"]
     var: Float[Tensor, "*S N K"]
+    log_weight: Float[Tensor, "_"] | None = field(default=None, kw_only=True)
 
     def sample(self, num_samples: int, generator: torch.Generator) -> Float[Tensor, "S N K"]:
         """`num_samples` draws; marginals that already carry that many leading draws give one each."""
         mean, var = self.mean, self.var
+        if self.log_weight is not None:
+            return self._chosen(num_samples, generator).sample(num_samples, generator)
         if mean.dim() == 2:
             mean, var = mean.expand(num_samples, *mean.shape), var.expand(num_samples, *var.shape)
         return mean + var.sqrt() * standard_normal(mean.shape, generator, like=mean)
@@ -28,7 +36,47 @@ class Marginals:
         if self.mean.dim() == 2:
             return self
         mean, var = self.mean.flatten(0, -3), self.var.flatten(0, -3)
-        return Marginals(mean.mean(0), var.mean(0) + mean.var(0, correction=0))
+        if self.log_weight is None:
+            return Marginals(mean.mean(0), var.mean(0) + mean.var(0, correction=0))
+        pooled = self.average(mean)
+        return Marginals(pooled, self.average(var + (mean - pooled).square()))
+
+    def repeated(self, times: int) -> "Marginals":
+        """Each component so often, with as much less weight: the same mixture."""
+        assert self.log_weight is not None
+        parts = self.mean, self.var, self.log_weight - math.log(times)
+        mean, var, log_weight = (part.repeat_interleave(times, 0) for part in parts)
+        return Marginals(mean, var, log_weight=log_weight)
+
+    def average(self, each: Float[Tensor, "S *N"]) -> Float[Tensor, "*N"]:
+        """The mean over all components, leading axes flattened, of something that each has."""
+        return each.mean(0) if self.log_weight is None else torch.tensordot(self._log_share(each).exp(), each, 1)
+
+    def log_mean(self, each: Float[Tensor, "S N"]) -> Float[Tensor, "N"]:
+        """The log of the mean over all components of something that each has the log of."""
+        total = torch.logsumexp(self.weighted(each), 0)
+        return total - math.log(len(each)) if self.log_weight is None else total
+
+    def weighted(self, each: Float[Tensor, "S N"]) -> Float[Tensor, "S N"]:
+        """log p + log w of each component, up to a constant."""
+        return each if self.log_weight is None else each + self._log_share(each).unsqueeze(-1)
+
+    def _log_share(self, each: Float[Tensor, "S *N"]) -> Float[Tensor, "S"]:
+        """The log weight of each component, leading axes flattened: draws of one share its weight."""
+        assert self.log_weight is not None
+        num_draws = len(each) // len(self.log_weight)
+        return self.log_weight.repeat_interleave(num_draws) - math.log(num_draws)
+
+    def _chosen(self, num_samples: int, generator: torch.Generator) -> "Marginals":
+        """One component by its weight for each draw and point, of those of the same draw where there are draws."""
+        assert self.log_weight is not None
+        *_, num_points, size = self.mean.shape
+        count = num_samples * num_points
+        chosen = torch.multinomial(self.log_weight.exp(), count, replacement=True, generator=generator)
+        index = chosen.reshape(1, num_samples, num_points, 1).expand(-1, -1, -1, size)
+        shape = (len(self.mean), num_samples, num_points, size)
+        each = [part if part.dim() == 4 else part.unsqueeze(1).expand(shape) for part in (self.mean, self.var)]
+        return Marginals(*(part.gather(0, index)[0] for part in each))
 
 
 @dataclass(frozen=True)

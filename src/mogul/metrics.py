@@ -37,8 +37,8 @@ def score(parts: Iterable[tuple[Prediction, Float[Array, "_ P"]]]) -> Scores:
             continue
         prediction, y = prediction.rows(seen), y[seen]
         each = prediction.component_log_density(y)
-        nested.append(_log_mean_in_groups(each, _num_groups(len(each))))
-        pooled.append(_log_mean_in_groups(each, 1))
+        nested.append(_log_mean_in_groups(prediction, each, _num_groups(len(each))))
+        pooled.append(_log_mean_in_groups(prediction, each, 1))
         squares.append(np.square(y - prediction.mean))
         crps_values.append(crps(prediction, y))
         pits.append(prediction.cdf(y))
@@ -68,26 +68,32 @@ def mrmse(mean: Float[Array, "N P"], y: Float[Array, "N P"]) -> float:
 
 
 def nested_log_density(prediction: Prediction, y: Float[Array, "N P"], num_outer: int = NUM_OUTER) -> Float[Array, "N"]:
-    """The paper's estimator: the draws in `num_outer` groups, the mean over groups of the log of their means."""
+    """The paper's estimator: the draws in `num_outer` groups, the mean over groups of the log of their means.
+
+    Components with weights are no draws, and make one group.
+    """
     each = prediction.component_log_density(y)
-    if len(each) % num_outer:
+    if prediction.log_weight is None and len(each) % num_outer:
         raise ConfigError(
             f"The number of draws must be a multiple of num_outer = {num_outer}; got {len(each)}. "
             f"The paper draws {NUM_OUTER} × {NUM_INNER}."
         )
-    return _log_mean_in_groups(each, num_outer)
+    return _log_mean_in_groups(prediction, each, num_outer)
 
 
 def crps(prediction: Prediction, y: Float[Array, "N P"], max_draws: int = 64) -> Float[Array, "N P"]:
     """Continuous ranked probability score of the mixture, E|Y − y| − ½ E|Y − Y′|, per point and output.
 
     Both terms are closed-form given the components. The second runs over all pairs of draws: of all draws where
-    they are at most `max_draws`, of so many evenly spaced ones beyond, with the weights of the full mixture.
+    they are at most `max_draws`, of so many evenly spaced ones beyond, with the weights of the full mixture. Components
+    with weights are spaced evenly by weight.
     """
     if max_draws < 2:
         raise ConfigError(f"max_draws must be at least 2, to make a pair; got {max_draws}. Leave it out.")
     mean, var = prediction.component_mean, prediction.component_var
-    to_truth = _expected_distance(y - mean, var).mean(0)
+    to_truth = prediction.average(_expected_distance(y - mean, var))
+    if prediction.log_weight is not None:
+        return to_truth - 0.5 * _distance_apart(mean, var, np.exp(prediction.log_weight), max_draws)
     num_draws = len(mean)
     kept = np.linspace(0, num_draws, min(num_draws, max_draws), endpoint=False).astype(int)
     mean, var = mean[kept], var[kept]
@@ -118,11 +124,27 @@ def _num_groups(num_draws: int) -> int:
     return num_draws // NUM_INNER if num_draws % NUM_INNER == 0 else 1
 
 
-def _log_mean_in_groups(each: Float[Array, "S N"], num_groups: int) -> Float[Array, "N"]:
+def _log_mean_in_groups(prediction: Prediction, each: Float[Array, "S N"], num_groups: int) -> Float[Array, "N"]:
     """The mean over groups of the log of the mean within each."""
+    if prediction.log_weight is not None:
+        return prediction.log_mean(each)
     groups = each.reshape(num_groups, -1, each.shape[-1])
     result: Float[Array, N] = (logsumexp(groups, axis=1) - math.log(groups.shape[1])).mean(0)
     return result
+
+
+def _distance_apart(
+    mean: Float[Array, "S N P"], var: Float[Array, "S N P"], weight: Float[Array, "S"], max_draws: int
+) -> Float[Array, "N P"]:
+    """E|Y − Y′| of a mixture, over all pairs of components, or of so many that stand for equal shares of it."""
+    if len(mean) > max_draws:
+        middles = (np.arange(max_draws) + 0.5) / max_draws
+        kept = np.searchsorted(np.cumsum(weight)[:-1], middles)
+        mean, var, weight = mean[kept], var[kept], np.full(max_draws, 1 / max_draws)
+    total = np.zeros(mean.shape[1:])
+    for own_mean, own_var, own_weight in zip(mean, var, weight, strict=True):
+        total += own_weight * np.tensordot(weight, _expected_distance(own_mean - mean, own_var + var), 1)
+    return total
 
 
 def _expected_distance(gap: Array, var: Array) -> Array:

@@ -45,13 +45,15 @@ class Model(nn.Module):
         return self.mean.restore(self.head.moments(q, x, generator), x)
 
     def components(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
-        """The predictive mixture of the signal: Normal given each draw of F and b."""
+        """The predictive mixture of the signal: Normal given each draw of F and b, or for each site of a deep prior."""
         return self.components_given(self.prior(x, num_samples, generator), x, num_samples, generator)
 
     def components_given(
         self, q: Marginals, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator
     ) -> Marginals:
         """The same given marginals of F."""
+        if q.log_weight is not None and x.dim() == 2:
+            return self.outputs(q, x, generator)  # the mixture that was trained; with draws of x, sites are drawn too
         return self.mean.restore(self.head.given_f(q.sample(num_samples, generator), x, generator), x)
 
     def noise_var(self, x: Float[Tensor, "*S N D"], generator: torch.Generator) -> Float[Tensor, "*T P"]:

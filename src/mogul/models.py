@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from inspect import signature
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 from gpytorch.kernels import Kernel
@@ -82,11 +82,17 @@ _PART_OPTIONS: dict[str, tuple[str, ...]] = {
     "bayesian mixing": ("correlated_mixing",),
     "net mixing": ("dropout",),
     "gp mixing": ("num_mixing_inducing",),
-    "deep gps": ("num_top_latents", "num_top_inducing", "layers", "inner_mean"),
+    "deep gps": ("num_top_latents", "num_top_inducing", "layers", "inner_mean", "num_sites"),
+}
+# The same for kinds of noise.
+_NOISE_OPTIONS: dict[NoiseName, tuple[str, ...]] = {
+    "gp": ("num_noise_latents", "num_noise_inducing"),
+    "low-rank": ("noise_rank",),
 }
 # Section 5.4: latent dimension, GPs and inducing points of every model with latent inputs.
 LATENT_INPUTS, LATENT_GPS, LATENT_INDUCING = 4, 4, 200
 TOP_INDUCING, MIXING_INDUCING = 100, 100
+SITES = 8
 NOISE_INDUCING, NOISE_RANK = 100, 2
 
 
@@ -105,6 +111,7 @@ def build(
     num_mixing_inducing: int = MIXING_INDUCING,
     nonlinearity: str | Nonlinearity | None = None,
     inner_mean: MeanName | None = None,
+    num_sites: int | None = None,
     dropout: float = 0.0,
     correlated_mixing: bool = False,
     solver: Solver | None = None,
@@ -134,6 +141,8 @@ def build(
         num_mixing_inducing: that of gprn's mixing GPs.
         nonlinearity: a name, or any `Nonlinearity`; the paper's choice for each model by default.
         inner_mean: mean function of all layers of a deep model but the last; by default the same as the last one's.
+        num_sites: learnt quadrature sites in place of draws of a deep model's inner layers, for training by predictive
+            log likelihood (`TrainingConfig.objective`); None draws them.
         dropout: share of the mixing net's units dropped in training.
         correlated_mixing: whether q(M) has a full covariance for each output, not the paper's diagonal one.
         solver: how K_zz^{-1/2} is applied; Cholesky by default.
@@ -160,7 +169,10 @@ def build(
             f"layers must be two or more, of a deep model; got {len(layers)} for {name}. "
             "Use num_latents and num_inducing for models of one layer."
         )
-    _check_noise(noise, noise_floor)
+    _require_known(noise)
+    _check_floor(noise_floor)
+    if num_sites is not None:
+        require_positive(num_sites=num_sites)
     papers = recipe.latent_nonlinearity if parsed.latent else recipe.nonlinearity
     chosen = papers if nonlinearity is None else nonlinearity
     hidden = recipe.latent_hidden if parsed.latent else recipe.hidden_per_output * num_outputs
@@ -181,6 +193,7 @@ def build(
         x=x,
         **sizes,
         layers=_checked(layers) or ((sizes["num_latents"], sizes["num_inducing"]), (top, num_top_inducing)),
+        num_sites=num_sites,
         nonlinearity=chosen if isinstance(chosen, Nonlinearity) else nonlinearities.by_name(chosen),
         deep_kernel=parsed.deep_kernel,
         latent=parsed.latent,
@@ -206,24 +219,29 @@ OPTIONS = tuple(
 )
 
 
-def unused_options(name: str) -> set[str]:
-    """The options of `build` that the model of this name has no use for.
+def unused_options(name: str, noise: NoiseName = "constant") -> set[str]:
+    """The options of `build` that the model of this name has no use for, with this noise.
 
     >>> sorted(unused_options("n-mogp") - unused_options("n-dgp"))
-    ['inner_mean', 'layers', 'num_top_inducing', 'num_top_latents']
+    ['inner_mean', 'layers', 'num_sites', 'num_top_inducing', 'num_top_latents']
     """
     parts = Name.parse(name).recipe.parts
-    return {option for part, owned in _PART_OPTIONS.items() if part not in parts for option in owned}
+    of_parts = {option for part, owned in _PART_OPTIONS.items() if part not in parts for option in owned}
+    return of_parts | {option for kind, owned in _NOISE_OPTIONS.items() if kind != noise for option in owned}
 
 
-def require_used(name: str, options: Mapping[str, object]) -> None:
+def require_used(name: str, options: Mapping[str, Any]) -> None:
     """Check that the model of this name has a use for each of these options of `build`."""
+    noise = options.get("noise", "constant")
+    _require_known(noise)
+    unused = unused_options(name, noise)
     for option in options:
-        if option in unused_options(name):
-            having = ", ".join(family for family in FAMILIES if option not in unused_options(family))
+        if option in unused:
+            kinds = [f"noise={kind!r}" for kind, owned in _NOISE_OPTIONS.items() if option in owned]
+            having = kinds or [family for family in FAMILIES if option not in unused_options(family)]
             raise ConfigError(
-                f"{option} must be left out where nothing uses it; {name} does not; got {options[option]!r}. "
-                f"Leave it out, or choose among {having}."
+                f"{option} must be left out where nothing uses it; {f'{noise} noise' if kinds else name} does not; "
+                f"got {options[option]!r}. Leave it out, or choose among {', '.join(having)}."
             )
     sizes = [size for size in ("num_latents", "num_inducing", "num_top_latents", "num_top_inducing") if size in options]
     if "layers" in options and sizes:
@@ -236,9 +254,12 @@ def _checked(layers: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, int],
     return tuple(layers or ())
 
 
-def _check_noise(noise: NoiseName, floor: float | None) -> None:
+def _require_known(noise: object) -> None:
     if noise not in get_args(NoiseName):
         raise unknown_name("noise", noise, get_args(NoiseName))
+
+
+def _check_floor(floor: float | None) -> None:
     if floor is not None and not 0 <= floor < math.inf:
         raise ConfigError(f"noise_floor must be 0 or more; got {floor}. 1e-4 is a share of an output's scale.")
 

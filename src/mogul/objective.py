@@ -1,6 +1,5 @@
 """What training maximises, in named terms: the evidence lower bound, or its predictive relative."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -154,7 +153,8 @@ class Elbo(Objective):
         self, noise: NoiseLaw, target: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
     ) -> Float[Tensor, "*S N P"]:
         """That of the expected log likelihood."""
-        return noise.misfit(target, observed, signal)
+        misfit = noise.misfit(target, observed, signal)
+        return misfit if signal.log_weight is None else signal.average(misfit)
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,8 @@ class Predictive(Objective):
     """The predictive log likelihood in place of the expected one (PPGPR, Jankowiak et al. 2020), with the same KL.
 
     A row's fit is log E p(y | signal), for a Normal signal with the moments that the expectation gives: what the model
-    is judged by afterwards. It is no bound on the evidence. Draws of a deep prior's inner layers make a mixture.
+    is judged by afterwards. It is no bound on the evidence. Draws of a deep prior's inner layers make a mixture; so do
+    learnt sites, with their weights (DSPP: `mogul.priors.Sites`).
 
     Example:
         >>> from mogul.models import build
@@ -184,7 +185,7 @@ class Predictive(Objective):
         """That of the predictive log likelihood, where draws count by what they say of the row."""
         each = noise.log_density(target, observed, signal).reshape(-1, len(target))
         misfit = noise.predictive_misfit(target, observed, signal).reshape(-1, *target.shape)
-        return (torch.softmax(each, 0).unsqueeze(-1) * misfit).sum(0)
+        return (torch.softmax(signal.weighted(each), 0).unsqueeze(-1) * misfit).sum(0)
 
 
 _OBJECTIVES: dict[str, type[Objective]] = {"elbo": Elbo, "predictive": Predictive}
@@ -202,17 +203,17 @@ def objective_by_name(name: str) -> type[Objective]:
 
 
 def row_log_likelihood(model: Model, batch: Batch, signal: Marginals, noise: NoiseLaw) -> Float[Tensor, "N"]:
-    """The expected log likelihood of each row over its observed outputs, averaged over the signal's draws."""
+    """The expected log likelihood of each row over its observed outputs, averaged over the signal's components."""
     target = model.mean.residual(batch.y, batch.x)
-    ell = noise.expected_log_density(target, batch.observed, signal).reshape(-1, len(batch)).mean(0)
+    ell = signal.average(noise.expected_log_density(target, batch.observed, signal).reshape(-1, len(batch)))
     return ell - _log_unit(model, batch, ell)
 
 
 def row_log_predictive(model: Model, batch: Batch, signal: Marginals, noise: NoiseLaw) -> Float[Tensor, "N"]:
-    """The log predictive density of each row over its observed outputs, for a mixture over the signal's draws."""
+    """The log predictive density of each row over its observed outputs, for the mixture of the signal's components."""
     target = model.mean.residual(batch.y, batch.x)
     each = noise.log_density(target, batch.observed, signal).reshape(-1, len(batch))
-    log_density = torch.logsumexp(each, 0) - math.log(len(each))
+    log_density = signal.log_mean(each)
     return log_density - _log_unit(model, batch, log_density)
 
 

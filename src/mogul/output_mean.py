@@ -29,7 +29,8 @@ class OutputMean(nn.Module, ABC):
 
     def restore(self, signal: Marginals, x: Float[Tensor, "*S N _"]) -> Marginals:
         """From the head's units to outputs."""
-        return Marginals(self.forward(x) + self.scale * signal.mean, self.scale.square() * signal.var)
+        mean, var = self.forward(x) + self.scale * signal.mean, self.scale.square() * signal.var
+        return Marginals(mean, var, log_weight=signal.log_weight)
 
 
 class ZeroMean(OutputMean):

@@ -34,6 +34,7 @@ from mogul.priors import (
     DeepKernel,
     IndependentGPs,
     MeanName,
+    Sites,
     Solver,
     kmeans,
     mean_by_name,
@@ -53,6 +54,7 @@ class Plan:
     num_outputs: int
     num_latents: int
     layers: tuple[tuple[int, int], ...]
+    num_sites: int | None
     num_hidden: int
     num_inducing: int
     num_mixing_inducing: int
@@ -111,16 +113,18 @@ class Plan:
         return randomise(gps, self.generator, spread=0.1, scale=0.1)
 
     def deep_gps(self, mean: MeanName) -> DeepGPs:
-        """Two layers, or as many as were asked for."""
+        """Two layers, or as many as were asked for, by draws of the inner ones or at learnt sites."""
         outer = self.latent_mean or mean
-        inner = self.inner_mean or outer
-        means = [inner] * (len(self.layers) - 1) + [outer]
+        means = [self.inner_mean or outer] * (len(self.layers) - 1) + [outer]
         layers = [self._first_layer(*self.layers[0], means[0])]
         for (below, _), (num_latents, num_inducing), chosen in zip(
             self.layers[:-1], self.layers[1:], means[1:], strict=True
         ):
             layers.append(self._next_layer(below, num_latents, num_inducing, chosen))
-        return DeepGPs(*layers)
+        if self.num_sites is None:
+            return DeepGPs(*layers)
+        inner = [num_latents for num_latents, _ in self.layers[:-1]]
+        return DeepGPs(*layers, inner=Sites(self.num_sites, inner, self.generator))
 
     @property
     def num_top_latents(self) -> int:

@@ -23,9 +23,9 @@ _NUMBERS_AT_ONCE = 20_000_000
 class Prediction:
     """The predictive distribution of the outputs, noise included, at N points.
 
-    It is a mixture of S Normals with equal weights, one for each draw of the latent functions; given a draw, outputs
-    are independent, unless `joint` says otherwise. `mean` and `var` are its moments, in closed form where the model has
-    them.
+    It is a mixture of S Normals, one for each draw of the latent functions, with equal weights; or one for each learnt
+    site of a deep model, with the weights of `log_weight`. Given a component, outputs are independent, unless `joint`
+    says otherwise. `mean` and `var` are the mixture's moments, in closed form where the model has them.
     """
 
     mean: Float[Array, "N P"]
@@ -33,6 +33,7 @@ class Prediction:
     component_mean: Float[Array, "S N P"]
     component_var: Float[Array, "S N P"]
     joint: Independent = field(default_factory=Independent, kw_only=True)
+    log_weight: Float[Array, "S"] | None = field(default=None, kw_only=True)  # None: all components count the same
 
     @staticmethod
     def pooled(members: "Sequence[Prediction]") -> "Prediction":
@@ -47,6 +48,7 @@ class Prediction:
             np.stack(of_means, axis=1).reshape(shape),
             np.stack(of_vars, axis=1).reshape(shape),
             joint=Pooled(tuple(member.joint for member in members)),
+            log_weight=_pooled_weights([member.log_weight for member in members]),
         )
 
     @property
@@ -62,6 +64,7 @@ class Prediction:
             units.undo(self.component_mean),
             self.component_var * units.scale**2,
             joint=self.joint.rescaled(units.scale),
+            log_weight=self.log_weight,
         )
 
     def standardised(self, units: Standardiser) -> "Prediction":
@@ -76,6 +79,7 @@ class Prediction:
             self.mean + factor * (self.component_mean - self.mean),
             self.component_var * factor**2,
             joint=self.joint.rescaled(factor),
+            log_weight=self.log_weight,
         )
 
     def rows(self, index: slice | Int[IntArray, "B"]) -> "Prediction":
@@ -86,6 +90,7 @@ class Prediction:
             self.component_mean[:, index],
             self.component_var[:, index],
             joint=self.joint.rows(index),
+            log_weight=self.log_weight,
         )
 
     def outputs(self, index: slice | Int[IntArray, "B"]) -> "Prediction":
@@ -96,6 +101,7 @@ class Prediction:
             self.component_mean[..., index],
             self.component_var[..., index],
             joint=self.joint.outputs(index),
+            log_weight=self.log_weight,
         )
 
     def component_log_density(self, y: Float[Array, "N P"]) -> Float[Array, "S N"]:
@@ -104,16 +110,35 @@ class Prediction:
         return self.joint.log_density(y, self.component_mean, self.component_var)
 
     def log_density(self, y: Float[Array, "N P"]) -> Float[Array, "N"]:
-        """log p(y) per point, over its observed outputs: the log of the mean over all draws."""
-        each = self.component_log_density(y)
-        result: Float[Array, N] = logsumexp(each, axis=0) - math.log(len(each))
+        """log p(y) per point, over its observed outputs: the log of the mean over all components."""
+        return self.log_mean(self.component_log_density(y))
+
+    def log_mean(self, each: Float[Array, "S N"]) -> Float[Array, "N"]:
+        """The log of the mean over components, by their weights, of something that each has the log of."""
+        if self.log_weight is None:
+            result: Float[Array, N] = logsumexp(each, axis=0) - math.log(len(each))
+        else:
+            result = logsumexp(each + self.log_weight[:, None], axis=0)
+        return result
+
+    def average(self, each: Float[Array, "S *N"]) -> Float[Array, "*N"]:
+        """The mean over components, by their weights, of something that each has."""
+        result: Array = each.mean(0) if self.log_weight is None else np.tensordot(np.exp(self.log_weight), each, 1)
+        return result
+
+    def cov_of_means(self) -> Float[Array, "N P P"]:
+        """The covariance of the components' means at each point."""
+        centered = (self.component_mean - self.average(self.component_mean)).transpose(1, 2, 0)
+        if self.log_weight is None:
+            result: Array = centered @ centered.swapaxes(1, 2) / centered.shape[-1]
+        else:
+            result = (centered * np.exp(self.log_weight)) @ centered.swapaxes(1, 2)
         return result
 
     def cdf(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
         """P(output ≤ y), per point and output; NaN where y is missing."""
         self.require_shape(y)
-        result: Float[Array, "N P"] = ndtr((y - self.component_mean) / np.sqrt(self.component_var)).mean(0)
-        return result
+        return self.average(ndtr((y - self.component_mean) / np.sqrt(self.component_var)))
 
     def quantiles(self, levels: Sequence[float] | Float[Array, "Q"]) -> Float[Array, "Q N P"]:
         """Quantiles of the mixture, per output: not those of a Normal with its mean and variance."""
@@ -129,13 +154,22 @@ class Prediction:
         require_positive(num_samples=num_samples)
         rng = np.random.default_rng(seed)
         num_components, num_points, _ = self.component_mean.shape
-        chosen = rng.integers(num_components, size=(num_samples, num_points)), np.arange(num_points)
-        return self._drawn(chosen[0], rng)
+        size = num_samples, num_points
+        if self.log_weight is None:
+            components = rng.integers(num_components, size=size)
+        else:
+            components = rng.choice(num_components, size=size, p=np.exp(self.log_weight))
+        return self._drawn(components, rng)
 
     def sample_components(self, num_samples: int, seed: int) -> Float[Array, "K N P"]:
-        """Draws of the outputs as `sample` has them, each of another component: there must be as many."""
-        rng = np.random.default_rng(seed)
+        """Draws as `sample` has them, each of a component of its own, where there are as many and all count the same.
+
+        With replacement, some of the components would be drawn from twice, and others not at all.
+        """
         num_components, num_points, _ = self.component_mean.shape
+        if self.log_weight is not None or num_samples > num_components:
+            return self.sample(num_samples, seed)
+        rng = np.random.default_rng(seed)
         every = np.arange(num_components)[:, None]
         if num_samples < num_components:  # at random for each point by itself, since neighbours may be of one kind
             every = rng.permuted(np.repeat(every, num_points, axis=1), axis=0)[:num_samples]
@@ -174,7 +208,8 @@ def predict(model: Model, x: Float[torch.Tensor, "*S N D"], num_samples: int, ge
     Args:
         model: a trained model.
         x: standardised inputs, or S draws of latent ones.
-        num_samples: the number S of draws that make up the mixture.
+        num_samples: the number S of draws that make up the mixture; a model with learnt sites has as many components as
+            sites, and draws only what is random in its noise.
         generator: draws them.
     """
     require_positive(num_samples=num_samples)
@@ -188,6 +223,7 @@ def predict(model: Model, x: Float[torch.Tensor, "*S N D"], num_samples: int, ge
         np.concatenate([part.component_mean for part in parts], axis=1),
         np.concatenate([part.component_var for part in parts], axis=1),
         joint=first.joined(others),
+        log_weight=parts[0].log_weight,
     )
 
 
@@ -199,6 +235,8 @@ def _predict_rows(
     # Where q itself carries draws there is no closed form, and the components are as good as another pass.
     moments = model.outputs(q, x, generator) if q.mean.dim() == 2 else components.pooled()
     noise, unit = model.head.noise(x, generator), model.mean.scale
+    if components.log_weight is not None and noise.is_drawn:
+        components = components.repeated(math.ceil(num_samples / len(components.mean)))
     drawn = unit.square() * noise.draw_var(components.mean.shape, generator)
     return Prediction(
         _numpy(moments.mean),
@@ -206,8 +244,23 @@ def _predict_rows(
         _numpy(components.mean),
         _numpy(components.var + drawn),
         joint=noise.joint(components.var, unit),
+        log_weight=None if components.log_weight is None else _normalised(components.log_weight),
     )
+
+
+def _pooled_weights(each: "Sequence[Float[Array, 'S'] | None]") -> "Float[Array, 'T'] | None":
+    """Of components by turns, each mixture with the same weight."""
+    given = [log_weight for log_weight in each if log_weight is not None]
+    if not given:
+        return None
+    result: Array = np.stack(given, axis=1).reshape(-1) - math.log(len(given))
+    return result
 
 
 def _numpy(values: torch.Tensor) -> Array:
     return values.double().cpu().numpy()
+
+
+def _normalised(log_weight: torch.Tensor) -> Array:
+    """In double precision, for those who ask that probabilities sum to one."""
+    return _numpy(torch.log_softmax(log_weight.double(), 0))

@@ -74,6 +74,8 @@ def _sizes(state: dict[str, Tensor], deep: bool) -> dict[str, Any]:
         sizes["num_hidden"] = len(state["head.features.hidden_weights"])
     if "head.mixing.gps.variational_mean" in state:
         sizes["num_mixing_inducing"] = state["head.mixing.gps.variational_mean"].shape[1]
+    if "prior.inner.logits" in state:
+        sizes["num_sites"] = len(state["prior.inner.logits"])
     if "head.noise.gps.variational_mean" in state:
         sizes["num_noise_latents"], sizes["num_noise_inducing"] = _pair(state["head.noise.gps.variational_mean"])
     if "head.noise.loadings" in state:
@@ -92,6 +94,7 @@ def _require_covered(sizes: dict[str, Any], blueprint: Blueprint, state: dict[st
     needed += [num_weights, num_features * top, num_weights * sizes.get("num_mixing_inducing", 0) ** 2]
     needed += [sizes.get("num_noise_latents", 0) * sizes.get("num_noise_inducing", 0) ** 2]
     needed += [blueprint.num_outputs * sizes.get(part, 0) for part in ("num_noise_latents", "noise_rank")]
+    needed += [num_latents * sizes.get("num_sites", 0) for num_latents, _ in layers[:-1]]
     needed += [blueprint.num_inputs * count for _, count in layers[:1]]
     stored = sum(tensor.numel() for tensor in state.values())
     if max(needed) > stored:

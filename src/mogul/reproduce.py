@@ -1,4 +1,4 @@
-"""`mogul reproduce`: an experiment of the paper, from a request to a folder of results."""
+"""`mogul reproduce` and `mogul report`: from a request to a folder of results, and from its records to tables."""
 
 import sys
 from collections.abc import Iterable
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from mogul.errors import DataError
 from mogul.experiments.provenance import commit, versions
 from mogul.experiments.record import Record
 from mogul.experiments.request import Request
@@ -39,6 +40,17 @@ def reproduce(request: Request, out: Path, num_jobs: int) -> int:
         screen.print(experiment_table(table))
     screen.print(f"Results: {', '.join(str(path) for path in written)}", markup=False, highlight=False)
     return sum(record.error is not None for record in asked)
+
+
+def rebuild(out: Path) -> tuple[list[Record], list[Path]]:
+    """Write all that the records of a run say, however many of them there are yet; the records, and where it is."""
+    require_folder(out)
+    records = list(Store(out).read().values())
+    if not records:
+        raise DataError(
+            f"A report needs the records of a run; {out / 'jobs'} has none. Name the folder of mogul reproduce --out."
+        )
+    return records, write_results(out, records)
 
 
 def write_results(out: Path, records: Iterable[Record]) -> list[Path]:

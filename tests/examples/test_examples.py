@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from matplotlib import pyplot as plt
 
+# Long fits, whose lines quicker tests run too: tracing them would cost as much again.
+pytestmark = pytest.mark.no_cover
+
 FOLDER = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py"))
 QUICK = {

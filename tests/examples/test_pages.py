@@ -10,6 +10,9 @@ from matplotlib import pyplot as plt
 
 from mogul.cli import app
 
+# Long fits, whose lines quicker tests run too: tracing them would cost as much again.
+pytestmark = pytest.mark.no_cover
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))

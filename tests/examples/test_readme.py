@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+# Long fits, whose lines quicker tests run too: tracing them would cost as much again.
+pytestmark = pytest.mark.no_cover
+
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 

@@ -33,6 +33,34 @@ def test_the_fast_preset_runs_each_model_with_and_without_a_plane() -> None:
     assert labels(models=("mogp+linear",), linear=False) == ["least squares", "MOGP + linear"]
 
 
+NOISES = [f"N-SBGPRN + linear + {noise} noise" for noise in ("GP", "net", "Student-t")]
+
+
+def test_the_fast_preset_adds_other_noises_of_one_model() -> None:
+    main = [label for model in MAIN for label in (model, f"{model} + linear")]
+    assert sorted(labels()) == sorted(["least squares", *main, *NOISES])
+    assert labels(models=("noises",), linear=False, preset="paper") == ["least squares", *NOISES]
+    assert sorted(labels(preset="paper", linear=True)) == sorted(["least squares", *main])
+    assert sorted(labels(noises=("constant",))) == sorted(["least squares", *main])
+
+
+def test_noises_are_chosen_for_all_models_or_in_the_name_of_one() -> None:
+    both = ["MOGP", "MOGP + GP noise", "MOGP + linear", "MOGP + linear + GP noise"]
+    assert labels(models=("mogp",), noises=("constant", "gp")) == ["least squares", *both]
+    assert labels(models=("mogp+linear+gp-noise",)) == ["least squares", both[3]]
+    assert labels(models=("mogp+low-rank-noise",)) == ["least squares", "MOGP + low-rank noise"]
+    jobs = {job.label: job for job, _ in tasks(small(experiment("regression")), models=("mogp",), noises=("gp",))}
+    assert jobs["MOGP + linear + GP noise"].options == {"noise": "gp"}
+    assert jobs["MOGP + linear + GP noise"].config["noise_floor"] == "sd 0.0001 of an output's scale"
+    assert jobs["least squares"].config["noise_floor"] == "none"
+
+
+def test_a_table_has_a_model_beside_itself_with_other_noises() -> None:
+    order = experiment("regression").order
+    row = ["N-SBGPRN", "N-SBGPRN + linear", NOISES[1], NOISES[0], "N-DGP"]
+    assert sorted(row, key=order) == row
+
+
 def test_lines_are_chosen_by_name_and_by_group_and_run_once() -> None:
     assert labels(models=("n-mogp-leaky", "n-dgp-same-sherf"), linear=False) == [
         "least squares",
@@ -82,6 +110,7 @@ def test_the_command_of_a_job_makes_that_job_alone(
     ("choices", "error", "message"),
     [
         ({"models": ("mogq",)}, UnknownNameError, "model must be one of main, .*Did you mean 'mogp'"),
+        ({"noises": ("student",)}, UnknownNameError, "noise must be one of constant, .*Did you mean 'student-t'"),
         ({"baselines": ("least-square",)}, UnknownNameError, "Did you mean 'least-squares'"),
         ({"models": ("none",), "baselines": ("none",)}, ConfigError, "must be something to run"),
         ({"epochs": 0}, ConfigError, "epochs must be at least 1"),

@@ -51,14 +51,21 @@ def test_a_baseline_is_scored_in_standardised_units() -> None:
     assert (record.versions, record.commit, record.slug) == ({"mogul": "0"}, "abc", job.slug)
 
 
-@pytest.mark.parametrize("linear", [False, True])
-def test_a_model_scores_as_a_fit_by_hand(linear: bool) -> None:
-    job, grouped = job_of("regression", "N-MOGP + linear" if linear else "N-MOGP", epochs=2)
+@pytest.mark.parametrize(
+    ("label", "choices"),
+    [
+        ("N-MOGP", {"mean": "paper"}),
+        ("N-MOGP + linear", {"mean": "linear"}),
+        ("N-SBGPRN + linear + GP noise", {"mean": "linear", "noise": "gp"}),
+    ],
+)
+def test_a_model_scores_as_a_fit_by_hand(label: str, choices: dict[str, str]) -> None:
+    job, grouped = job_of("regression", label, epochs=2)
     record = run(job, grouped)
     train, test = grouped.split(0)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    fitted = fit(train, "n-mogp", job.training, mean="linear" if linear else "paper")
+    fitted = fit(train, job.model, job.training, **choices)
     scores = fitted.evaluate(test, standardised=True, num_samples=NUM_DRAWS)
     torch.set_num_threads(threads)
     assert record.metrics["ll"] == pytest.approx(scores.ll, abs=1e-9)
@@ -66,7 +73,7 @@ def test_a_model_scores_as_a_fit_by_hand(linear: bool) -> None:
     assert [point["epoch"] for point in record.curve] == list(range(len(fitted.history.elbo)))
     assert record.curve[0]["elbo"] == pytest.approx(fitted.history.elbo[0], rel=1e-5)
     assert record.curve[-1]["seconds"] >= record.curve[0]["seconds"]
-    assert record.config["mean"] == ("linear" if linear else "paper")
+    assert record.config["mean"] == choices["mean"]
     assert record.config["training"]["batch_size"] == job.training.batch_size
 
 

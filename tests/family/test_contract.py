@@ -30,6 +30,7 @@ class TestTraining:
             assert torch.isfinite(parameter.grad).all(), label
             assert parameter.grad.abs().max() > 0, label
 
+    @pytest.mark.no_cover  # many steps on lines that other tests run too
     def test_the_bound_rises_over_thirty_steps(self, name: str, estimator: Expectation, missing: bool) -> None:
         model = small_model(name)
         batch = small_batch(missing=missing)
@@ -71,6 +72,7 @@ class TestModel:
         assert model.kl().item() == pytest.approx(0.0, abs=1e-9)
         assert model.inputs.kl(batch).abs().max().item() == pytest.approx(0.0, abs=1e-12)
 
+    @pytest.mark.no_cover  # many steps on lines that other tests run too
     def test_analytic_expectation_equals_monte_carlo(self, name: str) -> None:
         model, batch = small_model(name), small_batch(missing=True)
         draws, num_repeats = generator(3), 30

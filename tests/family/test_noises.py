@@ -118,8 +118,9 @@ def test_a_fitted_model_comes_back_from_its_file_bit_for_bit(name, noise, tmp_pa
     data = Dataset(batch.x.numpy(), torch.where(batch.observed, batch.y, torch.nan).numpy())
     config = TrainingConfig(epochs=2, num_starts=1, batch_size=6, updates=(NoiseUpdate(),), objective="predictive")
     latent = {"num_inputs": 2} if name.endswith("lvm") else {}
-    sizes = {option: size for option, size in SIZES.items() if option not in unused_options(name)}
-    fitted = fit(data, name, config, noise=noise, noise_floor=0.01, **latent, **sizes, **NOISE_SIZES)
+    unused = unused_options(name, noise)
+    sizes = {option: size for option, size in (SIZES | NOISE_SIZES).items() if option not in unused}
+    fitted = fit(data, name, config, noise=noise, noise_floor=0.01, **latent, **sizes)
     fitted.save(tmp_path / "model.mogul")
     again = load(tmp_path / "model.mogul")
     one, two = (each.predict(batch.x.numpy(), 20) for each in (fitted, again))

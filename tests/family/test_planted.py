@@ -12,6 +12,9 @@ from mogul.objective import Analytic
 from mogul.priors import IndependentGPs
 from mogul.training import NoiseUpdate
 
+# Long fits, whose lines quicker tests run too: tracing them would cost as much again.
+pytestmark = pytest.mark.no_cover
+
 NOISE_SCALE = 0.1
 SIZES = {"num_latents": 2, "num_top_latents": 2, "num_hidden": 6, "num_inducing": 30}
 INDUCING = {"num_top_inducing": 20, "num_mixing_inducing": 15}

@@ -31,11 +31,24 @@ def only(records: list[Record]) -> ExperimentTable:
     return table
 
 
-def test_a_title_says_data_split_preset_units_and_noise_floor(records: list[Record]) -> None:
-    assert only(records).title == "kuka: regression, 2 random splits, preset fast, standardised units, no noise floor"
+def test_a_title_says_data_split_preset_and_units(records: list[Record]) -> None:
+    assert only(records).title == "kuka: regression, 2 random splits, preset fast, standardised units"
     alone = only([record("MOGP", 3)])
-    assert alone.title == "kuka: regression, random split, seed 3, preset fast, standardised units, no noise floor"
+    assert alone.title == "kuka: regression, random split, seed 3, preset fast, standardised units"
     assert "split by trajectory" in only([record("MOGP", None)]).title
+
+
+def test_every_table_tells_the_noise_floors(records: list[Record]) -> None:
+    assert only(records).note.startswith("No noise floor.")
+    config = {"units": "standardised", "noise_floor": "sd 0.0001 of an output's scale"}
+    tables = experiment_tables([*records, record("MOGP + GP noise", 0, config=config)])
+    told = "Noise floor: sd 0.0001 of an output's scale (MOGP + GP noise), none (all others)."
+    assert tables[0].note.startswith(told)
+    for text in (markdown(tables), latex(tables)):
+        assert told in text
+    console = Console(file=io.StringIO(), width=200, color_system=None)
+    console.print(experiment_table(tables[0]))
+    assert told in console.file.getvalue()
 
 
 def test_baselines_come_first_and_the_papers_numbers_last(records: list[Record]) -> None:

@@ -37,7 +37,7 @@ def records() -> list[Record]:
 def test_each_score_is_a_row_in_a_stable_order(records: list[Record], tmp_path: Path) -> None:
     frame = results_frame(records)
     assert list(frame.columns) == [
-        *("experiment", "dataset", "split", "label", "kind", "preset", "setting", "metric", "value")
+        *("experiment", "dataset", "split", "label", "kind", "preset", "setting", "noise_floor", "metric", "value")
     ]
     assert len(frame) == len(records) * len(METRICS)
     pd.testing.assert_frame_equal(frame, results_frame(reversed(records)))

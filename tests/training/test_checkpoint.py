@@ -84,6 +84,7 @@ class TestCourse:
             ("n-sbgprn", {"stopping": Stopping(patience=1, tolerance=0.5, held_out=0.2)}, {"dropout": 0.2}),
             ("n-mogp", {"updates": (NoiseUpdate(), NaturalGradient(ramp_steps=4))}, {"correlated_mixing": True}),
             ("mogp-lvm", {"updates": (NoiseUpdate(),)}, {"num_inputs": 2}),
+            ("dgp", {"objective": "predictive"}, {"num_top_inducing": 4, "num_sites": 3}),
         ],
     )
     def test_every_kind_of_state_is_kept(self, tmp_path: Path, name: str, changes: Any, options: Any):

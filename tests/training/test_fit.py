@@ -170,6 +170,7 @@ def test_the_bound_rises(name):
     assert elbo[-1] > elbo[0] + 10
 
 
+@pytest.mark.no_cover  # many steps on lines that other tests run too
 @both_models
 def test_a_fit_finds_the_function(name):
     data = waves(60)
@@ -296,6 +297,14 @@ class TestTrouble:
             ("sbgprn", {"correlated_mixing": True}, "choose among mogp, dgp, n-mogp, n-dgp"),
             ("dgp", {"num_mixing_inducing": 5}, "choose among gprn"),
             ("n-sbgprn", {"num_top_inducing": 5}, "choose among dgp, n-dgp"),
+            (
+                "mogp",
+                {"num_noise_latents": 3},
+                r"num_noise_latents must be left out .*; constant noise does not; got 3\. .* choose among noise='gp'\.",
+            ),
+            ("dgp", {"num_noise_inducing": 5, "noise": "net"}, "; net noise does not; got 5.* among noise='gp'"),
+            ("mogp-lvm", {"noise_rank": 1, "noise": "gp"}, "; gp noise does not; got 1.* among noise='low-rank'"),
+            ("mogp", {"noise_rank": 1, "noise": "gpp"}, "noise must be one of .*; got 'gpp'"),
             ("mogp", {"num_inputs": 3}, r"num_inputs is for latent inputs; got 3 for mogp\. Leave it out"),
             (
                 "dgp",

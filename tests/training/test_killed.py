@@ -16,6 +16,9 @@ import mogul
 from mogul import MultiOutputGPRegressor
 from mogul.training.checkpoint import FILE_NAME
 
+# Long fits, whose lines quicker tests run too: tracing them would cost as much again.
+pytestmark = pytest.mark.no_cover
+
 NUM_KILLS = 10
 PATIENCE = 60  # seconds until something must have happened
 

@@ -192,6 +192,24 @@ class TestPooled:
         assert np.corrcoef(one.sample(20_000, 0)[:, 0].T)[0, 1] == pytest.approx(0.5 / 1.21, abs=0.03)
 
 
+def test_weights_of_components_are_those_of_each_mixture() -> None:
+    """Learnt sites have weights of their own."""
+
+    def weighted() -> Prediction:
+        mean, var = RNG.standard_normal((4, 3, 2)), RNG.random((4, 3, 2)) + 0.5
+        log_weight = np.log(RNG.dirichlet(np.ones(4)))
+        return Prediction(mean[0], var[0], mean, var, log_weight=log_weight)
+
+    each, y = [weighted(), weighted()], RNG.standard_normal((3, 2))
+    pooled = Prediction.pooled(each)
+    expected = logsumexp([prediction.log_density(y) for prediction in each], axis=0) - np.log(2)
+    np.testing.assert_allclose(pooled.log_density(y), expected)
+    np.testing.assert_allclose(pooled.cdf(y), np.mean([prediction.cdf(y) for prediction in each], axis=0))
+    draws = pooled.sample_components(40_000, 0)
+    np.testing.assert_allclose(draws.mean(0), pooled.average(pooled.component_mean), atol=0.05)
+    np.testing.assert_allclose(pooled.stretched(np.ones(2)).log_density(y), expected)
+
+
 def regressor(**settings: Any) -> MultiOutputGPRegressor:
     small: dict[str, Any] = {"model": "mogp", "epochs": 2, "num_inducing": 4, "num_samples": 10, "num_kept": 2}
     return MultiOutputGPRegressor(**(small | settings))

@@ -142,11 +142,10 @@ class PredictsOutputs(RegressorMixin, GPEstimator):  # type: ignore[misc]  # sci
 
 def _correlations(mixture: Prediction) -> Float[Array, "N P P"]:
     """Of the outputs at each row, by the law of total covariance: of the components' means, plus their variances."""
-    centered = (mixture.component_mean - mixture.component_mean.mean(0)).transpose(1, 2, 0)
-    cov: Array = centered @ centered.swapaxes(1, 2) / centered.shape[-1]
+    cov = mixture.cov_of_means()
     cov += mixture.joint.cross_cov(cov.shape[-1])
     diagonal = np.arange(cov.shape[-1])
-    cov[:, diagonal, diagonal] += mixture.component_var.mean(0)
+    cov[:, diagonal, diagonal] += mixture.average(mixture.component_var)
     scale = np.sqrt(cov[:, diagonal, diagonal])
     cov /= scale[:, :, None] * scale[:, None, :]
     cov[:, diagonal, diagonal] = 1.0  # to the last bit: variances on the diagonal are those of return_std

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from mogul.data import Dataset
 from mogul.data.catalogue import entry, load
@@ -14,6 +14,7 @@ from mogul.experiments.baselines import BASELINES, Baseline
 from mogul.experiments.lines import Line
 from mogul.experiments.protocol import PresetName
 from mogul.models import OPTIONS
+from mogul.plan import NoiseName
 from mogul.training import TrainingConfig
 
 Units = Literal["standardised", "original"]
@@ -47,6 +48,7 @@ class Experiment:
         section: of the paper.
         title: in a few words.
         groups: its lines, by names that can be typed for many at once; the first is the default.
+        fast_groups: those that the fast preset runs beside the first.
         dataset: the default.
         setting: what is swept, if anything: a name of the model's options, or one that `prepare` knows.
         points: its values.
@@ -66,6 +68,7 @@ class Experiment:
     section: str
     title: str
     groups: Mapping[str, Sequence[Line]]
+    fast_groups: tuple[str, ...] = ()
     dataset: str = "kuka"
     setting: str | None = None
     points: tuple[int, ...] = ()
@@ -91,9 +94,10 @@ class Experiment:
         return {**self.baselines, **BASELINES}
 
     def order(self, label: str) -> int:
-        """The place of a label in tables: baselines, then lines, each beside the same model on a plane."""
+        """The place of a label in tables: baselines, then lines, each beside its variants."""
         labels = [baseline.label for baseline in self.all_baselines.values()]
-        labels += [label for line in self.lines for label in (line.label, line.on_a_plane.label)]
+        noises = get_args(NoiseName)
+        labels += [each.label for line in self.lines for each in line.variants(linear=True, noises=noises)]
         return labels.index(label) if label in labels else len(labels)
 
     def settings(self, points: Sequence[int] | None, *, swept: bool) -> list[Settings]:

@@ -23,6 +23,7 @@ class Job:
     Args:
         experiment, dataset, split, split_label, label, kind, model, settings, preset, seed, command: as in `Record`.
         units: of the scores.
+        noise_floor: the least standard deviation of its noise, in words: what a log likelihood means nothing without.
         data_sha256: of the data set's values.
         options: of `mogul.models.build`.
         linear: whether the model stands on a least-squares plane.
@@ -42,6 +43,7 @@ class Job:
     command: str
     units: str
     data_sha256: str
+    noise_floor: str
     options: Mapping[str, Any] = field(default_factory=dict)
     linear: bool = False
     training: TrainingConfig | None = None
@@ -59,6 +61,7 @@ class Job:
             "options": {name: encode(value, name) for name, value in self.options.items()},
             "mean": ("linear" if self.linear else "paper") if self.kind == "model" else None,
             "units": self.units,
+            "noise_floor": self.noise_floor,
             "num_train": self.split.num_train,
             "num_test": self.split.num_test,
             "num_draws": NUM_DRAWS,

@@ -3,13 +3,23 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 from mogul.errors import unknown_name
+from mogul.heads import NOISE_FLOOR
 from mogul.models import Name
+from mogul.plan import NoiseName
 
 LINEAR = "+linear"
 NONE = "none"
+NO_FLOOR = "none"
+# The paper's noise is constant and goes without saying.
+_NOISES: dict[NoiseName, str] = {
+    "net": "net noise",
+    "gp": "GP noise",
+    "student-t": "Student-t noise",
+    "low-rank": "low-rank noise",
+}
 
 
 @dataclass(frozen=True)
@@ -23,6 +33,7 @@ class Line:
         options: where it departs from the named model.
         same_layers: whether a deep model has as many GPs in its second layer as in its first.
         linear: whether it stands on a least-squares plane: then it is another model than the paper's.
+        noise: of the outputs; constant is the paper's, and any other makes another model of it, too.
         swept: whether it depends on what a sweep varies.
     """
 
@@ -32,6 +43,7 @@ class Line:
     options: Mapping[str, Any] = field(default_factory=dict)
     same_layers: bool = False
     linear: bool = False
+    noise: NoiseName = "constant"
     swept: bool = True
 
     @property
@@ -39,10 +51,33 @@ class Line:
         """The same model on the residual of a least-squares plane."""
         return replace(self, name=f"{self.name}{LINEAR}", label=f"{self.label} + linear", linear=True)
 
+    def with_noise(self, noise: NoiseName) -> "Line":
+        """The same model with this noise.
+
+        >>> line("n-mogp").on_a_plane.with_noise("gp").label
+        'N-MOGP + linear + GP noise'
+        """
+        if noise == "constant":
+            return self
+        name, label = f"{self.name}+{noise}-noise", f"{self.label} + {_NOISES[noise]}"
+        return replace(self, name=name, label=label, options={**self.options, "noise": noise}, noise=noise)
+
+    def variants(self, *, linear: bool, noises: Sequence[NoiseName]) -> list["Line"]:
+        """It with each noise, and all of these on a plane, too; what is on one already, or noisy, stays as it is."""
+        if self.linear or self.noise != "constant":
+            return [self]
+        bases = [self, self.on_a_plane] if linear and self.can_be_linear else [self]
+        return [base.with_noise(noise) for base in bases for noise in noises]
+
     @property
     def can_be_linear(self) -> bool:
         """Whether there are inputs for a plane."""
         return not Name.parse(self.model).latent
+
+    @property
+    def noise_floor(self) -> str:
+        """The least standard deviation of its noise, in words."""
+        return NO_FLOOR if self.noise == "constant" else f"sd {NOISE_FLOOR:g} of an output's scale"
 
     def build_options(self, num_outputs: int) -> dict[str, Any]:
         """The options of `mogul.models.build` for so many outputs."""
@@ -65,25 +100,37 @@ def line(model: str, *, nonlinearity: str | None = None, hidden: int | None = No
     return Line("-".join([model, *words]), label, model, options, same_layers)
 
 
-def choose(words: Sequence[str] | None, groups: Mapping[str, Sequence[Line]], *, linear: bool) -> list[Line]:
-    """The lines that were asked for, by names of lines or of groups; the first group by default.
+def require_noises(names: Sequence[str]) -> tuple[NoiseName, ...]:
+    """Check names of noises."""
+    for name in names:
+        if name not in get_args(NoiseName):
+            raise unknown_name("noise", name, get_args(NoiseName))
+    return tuple(noise for name in names for noise in get_args(NoiseName) if noise == name)
+
+
+def choose(
+    words: Sequence[str], groups: Mapping[str, Sequence[Line]], *, linear: bool, noises: Sequence[NoiseName]
+) -> list[Line]:
+    """The lines that were asked for, by names of lines or of groups, each once.
 
     Args:
-        words: names, `NAME+linear` for the one on a plane; None for the default.
-        groups: the lines there are; the first is the default.
+        words: names; `NAME+linear` for one on a plane, `NAME+gp-noise` and `NAME+linear+gp-noise` for other noises.
+        groups: the lines there are.
         linear: whether a bare name also stands for the one on a plane.
+        noises: what a bare name stands for.
     """
     known = {each.name: each for group in groups.values() for each in group}
-    on_planes = {each.on_a_plane.name: each.on_a_plane for each in known.values() if each.can_be_linear}
+    every = [each for base in known.values() for each in base.variants(linear=True, noises=get_args(NoiseName))]
+    variants = {each.name: each for each in every}
     chosen: list[Line] = []
-    for word in [next(iter(groups))] if words is None else words:
+    for word in words:
         if word == NONE:
             continue
-        if word in on_planes:
-            chosen.append(on_planes[word])
-        elif word in groups or word in known:
-            for each in groups.get(word, [known[word]] if word in known else []):
-                chosen += [each, each.on_a_plane] if linear and each.can_be_linear else [each]
+        if word in groups or word in known:
+            for each in groups.get(word) or [known[word]]:
+                chosen += each.variants(linear=linear, noises=noises)
+        elif word in variants:
+            chosen.append(variants[word])
         else:
             raise unknown_name("model", word, [*groups, *known, NONE])
     return list({each.name: each for each in chosen}.values())

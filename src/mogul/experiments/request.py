@@ -12,7 +12,7 @@ from mogul.errors import ConfigError, require_positive, unknown_name
 from mogul.experiments.baselines import Baseline
 from mogul.experiments.experiment import Experiment, Settings
 from mogul.experiments.job import Job
-from mogul.experiments.lines import NONE, Line, choose
+from mogul.experiments.lines import NONE, Line, choose, require_noises
 from mogul.experiments.protocol import PresetName
 from mogul.experiments.split_choice import SplitChoice, make_split
 from mogul.training import TrainingConfig
@@ -29,6 +29,7 @@ class Request:
         models: names of lines or groups of lines; `none` for no model.
         baselines: names; `none` for no baseline.
         linear: whether each model is also run on a least-squares plane; by default in the fast preset.
+        noises: that each model is run with; by default the constant one, and what the fast preset adds.
         splits: which.
         points: of the sweep.
         epochs: of every model.
@@ -42,6 +43,7 @@ class Request:
     models: tuple[str, ...] | None = None
     baselines: tuple[str, ...] | None = None
     linear: bool | None = None
+    noises: tuple[str, ...] | None = None
     points: tuple[int, ...] | None = None
     epochs: int | None = None
     folder: Path | None = None
@@ -64,8 +66,13 @@ class Request:
         return sorted(found, key=lambda task: task[0].work)
 
     def _lines(self) -> list[Line]:
-        linear = self.preset == "fast" if self.linear is None else self.linear
-        return choose(self.models, self.experiment.groups, linear=linear)
+        is_fast, groups = self.preset == "fast", self.experiment.groups
+        words = self.models
+        if words is None:
+            adds = is_fast and self.linear is not False and self.noises is None
+            words = (next(iter(groups)), *(self.experiment.fast_groups if adds else ()))
+        linear = is_fast if self.linear is None else self.linear
+        return choose(words, groups, linear=linear, noises=require_noises(self.noises or ("constant",)))
 
     def _baselines(self) -> dict[str, Baseline]:
         known = self.experiment.all_baselines
@@ -102,7 +109,13 @@ class Request:
             for settings in self.experiment.settings(self.points, swept=self.experiment.sweeps_baselines):
                 command = self._command(grouped.name, seed, f"--models none --baselines {name}", settings)
                 yield Job(
-                    **common, label=baseline.label, kind="baseline", model=name, settings=settings, command=command
+                    **common,
+                    label=baseline.label,
+                    kind="baseline",
+                    model=name,
+                    settings=settings,
+                    command=command,
+                    noise_floor=baseline.noise_floor,
                 )
         for line in lines:
             for settings in self.experiment.settings(self.points, swept=line.swept):
@@ -114,6 +127,7 @@ class Request:
                     model=line.model,
                     settings=settings,
                     command=self._command(grouped.name, seed, chosen, settings),
+                    noise_floor=line.noise_floor,
                     options=self.experiment.build_options(line, settings, example.num_outputs),
                     linear=line.linear,
                     training=self._training(line, split, settings, seed or 0),

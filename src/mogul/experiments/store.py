@@ -87,7 +87,7 @@ def _read(path: Path) -> Record:
     try:
         record = Record.from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:  # our errors of data are among these
-        raise DataError(f"{path} must be a result of mogul's; {error} Choose another --out.") from None
+        raise DataError(f"{path} must be a result of mogul's; {error} Choose another folder.") from None
     if record.slug != path.stem:
         raise DataError(f"{path} must be named {record.slug}.json after what it holds; it is not. Rename it.")
     return record

@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 
 from mogul.data import Dataset
+from mogul.experiments.baselines import Baseline
+from mogul.experiments.baselines.principal import predict_principal
 from mogul.experiments.experiment import Experiment, Settings
 from mogul.experiments.lines import line
 
@@ -35,5 +37,6 @@ UNSUPERVISED = Experiment(
     section="5.4",
     title="unsupervised learning",
     groups={"table-3": _TABLE_3, "table-7": _TABLE_7},
+    baselines={"pca": Baseline("probabilistic PCA", predict_principal, applies=lambda train: train.num_outputs > 1)},
     prepare=concatenated,
 )

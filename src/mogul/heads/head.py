@@ -36,7 +36,8 @@ class Head(nn.Module):
 
     def moments(self, q: Marginals, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
         """Moments with F integrated out too, in closed form."""
-        return self.mixing.moments(self.features.moments(q), x, generator)
+        signal = self.mixing.moments(self.features.moments(q), x, generator)
+        return Marginals(signal.mean, signal.var, log_weight=q.log_weight)
 
     def sampled_moments(
         self, f: Float[Tensor, "S N L"], x: Float[Tensor, "*T N D"], generator: torch.Generator

@@ -58,6 +58,11 @@ class NoiseLaw(ABC):
     ) -> Float[Tensor, "*S N P"]:
         """The same for `log_density`."""
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether variances of components are draws of something random, not the same for all."""
+        return False
+
     @abstractmethod
     def draw_var(self, shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "*S P"]:
         """Variances of the noise for components of this shape, (S, N, P): a draw for each of what is random in it."""
@@ -102,6 +107,11 @@ class ScaleMixtureLaw(NoiseLaw):
         """The noise's own square given y, in units of its factor, averaged over nodes given y."""
         total, misfit = self._given_nodes(y, signal)
         return (torch.softmax(total, 0) * misfit).sum(0)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether there is more than one node."""
+        return len(self.nodes().factor) > 1
 
     def draw_var(self, shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "*S P"]:
         """A node for each draw, point and output; all there is where there is but one."""

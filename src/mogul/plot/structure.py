@@ -90,16 +90,18 @@ def relevance(model: Any, *, ax: Axes | None = None) -> Axes:
 
 
 def _across_rows(prediction: Prediction) -> Float[Array, "P P"]:
-    """Of the signal over rows and draws; an output that never changes goes with none."""
+    """Of the signal over rows and components; an output that never changes goes with none."""
     signal = prediction.component_mean.reshape(-1, prediction.mean.shape[1])
-    return _correlation(np.cov(signal, rowvar=False).reshape(signal.shape[1], signal.shape[1]))
+    log_weight = prediction.log_weight
+    weight = None if log_weight is None else np.repeat(np.exp(log_weight), len(prediction.mean))
+    cov = np.cov(signal, rowvar=False, aweights=weight)
+    return _correlation(cov.reshape(signal.shape[1], signal.shape[1]))
 
 
 def _within_rows(prediction: Prediction) -> Float[Array, "P P"]:
     """Of the outputs at each row, by the law of total covariance; the mean over rows."""
-    centered = (prediction.component_mean - prediction.component_mean.mean(0)).transpose(1, 2, 0)
-    cov = centered @ centered.swapaxes(1, 2) / centered.shape[-1]
-    noise = prediction.component_var.mean(0)
+    cov = prediction.cov_of_means()
+    noise = prediction.average(prediction.component_var)
     each = [_correlation(one + np.diag(own)) for one, own in zip(cov, noise, strict=True)]
     result: Array = np.mean(each, axis=0)
     return result

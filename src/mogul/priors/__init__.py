@@ -2,6 +2,7 @@
 
 from mogul.priors.deep import DeepGPs
 from mogul.priors.inducing import kmeans
+from mogul.priors.inner import Sites
 from mogul.priors.kernels import DeepKernel, own_kernel, rbf
 from mogul.priors.means import ConstantMean, LinearMean, Mean, MeanName, mean_by_name, principal_directions
 from mogul.priors.solvers import CIQ, Cholesky, Solver, with_more_jitter
@@ -18,6 +19,7 @@ __all__ = [
     "Mean",
     "MeanName",
     "Prior",
+    "Sites",
     "Solver",
     "kmeans",
     "mean_by_name",

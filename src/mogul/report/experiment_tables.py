@@ -8,6 +8,7 @@ from mogul.data.catalogue import CATALOGUE
 from mogul.experiments.paper import Published, published
 from mogul.experiments.record import Record
 from mogul.experiments.registry import EXPERIMENTS
+from mogul.report.noise_floors import describe_floors
 from mogul.report.results import in_order
 from mogul.report.summary import split_kind
 
@@ -74,14 +75,15 @@ def _title(records: Sequence[Record]) -> str:
     if split_kind(first) == "random":
         splits = f"random split, seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} random splits"
     units = f"{first.config['units']} units"
-    return f"{first.dataset}: {declared.title}, {splits}, preset {first.preset}, {units}, no noise floor"
+    return f"{first.dataset}: {declared.title}, {splits}, preset {first.preset}, {units}"
 
 
 def _note(records: Sequence[Record]) -> str:
     entry = CATALOGUE.get(records[0].dataset)
     failed = [result_line(record) for record in records if record.error is not None]
     stand_in = [f"{entry.name} is {entry.is_not}."] if entry is not None and entry.stands_in_for else []
-    return " ".join([*stand_in, *failed])
+    floors = describe_floors((record.label, record.config["noise_floor"]) for record in records)
+    return " ".join([floors, *stand_in, *failed])
 
 
 def _cells(records: Sequence[Record], scores: Sequence[str]) -> list[str]:
@@ -90,12 +92,18 @@ def _cells(records: Sequence[Record], scores: Sequence[str]) -> list[str]:
     if not done:
         return ["failed", *[""] * len(scores)]
     cells = [
-        _spread([record.metrics[name] for record in done if name in record.metrics], _DIGITS[name]) for name in scores
+        print_spread([record.metrics[name] for record in done if name in record.metrics], _DIGITS[name])
+        for name in scores
     ]
     return [*cells, f"{statistics.fmean(record.seconds for record in done):.0f}"]
 
 
-def _spread(values: Sequence[float], digits: int) -> str:
+def print_spread(values: Sequence[float], digits: int) -> str:
+    """A mean, with the standard deviation where there are several.
+
+    >>> print_spread([1.0, 2.0], 2)
+    '1.50 ± 0.71'
+    """
     if not values:
         return ""
     mean = f"{statistics.fmean(values):.{digits}f}"
@@ -116,10 +124,11 @@ def _paper_cells(records: Sequence[Record]) -> list[str]:
     above = ""
     if ll is not None and ll.sd is not None and done:
         above = f"{(statistics.fmean(done) - ll.mean) / ll.sd:+.1f}"
-    return [_said(ll, 2), _said(mrmse, 3), above]
+    return [print_published(ll, 2), print_published(mrmse, 3), above]
 
 
-def _said(theirs: Published | None, digits: int) -> str:
+def print_published(theirs: Published | None, digits: int) -> str:
+    """A number of the paper's, or nothing."""
     if theirs is None:
         return ""
     return f"{theirs.mean:.{digits}f}" + ("" if theirs.sd is None else f" ± {theirs.sd:.{digits}f}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mogul.data.catalogue import CATALOGUE
+from mogul.report.noise_floors import describe_floors
 from mogul.report.records import PaperFigure, Record, is_papers_own
 
 # By experiment, in the paper's order: its title and what it asks.
@@ -119,6 +120,13 @@ class Board:
         """What the data are."""
         entry = CATALOGUE.get(self.dataset)
         return "" if entry is None else f"{_sentence(entry.what)}."
+
+    @property
+    def noise_floors(self) -> str:
+        """The least noise that each line may believe in."""
+        configs = [(line.label, line.jobs[0].content.get("config") or {}) for line in self.lines if line.jobs]
+        floors = [(label, str(config["noise_floor"])) for label, config in configs if "noise_floor" in config]
+        return describe_floors(floors) if floors else ""
 
     @property
     def stands_in_for(self) -> str | None:

@@ -12,16 +12,21 @@ def markdown(tables: Iterable[ExperimentTable]) -> str:
 
 def _table(table: ExperimentTable) -> str:
     width = len(table.headings)
-    lines = [f"### {table.title}", "", _line(table.headings), _line(["---", *["---:"] * (width - 1)])]
+    lines = [f"### {table.title}", "", markdown_line(table.headings), markdown_line(["---", *["---:"] * (width - 1)])]
     for section, rows in table.sections.items():
-        lines.append(_line([f"**{section}**", *[""] * (width - 1)]))
-        lines += [_line(row) for row in rows]
+        lines.append(markdown_line([f"**{section}**", *[""] * (width - 1)]))
+        lines += [markdown_line(row) for row in rows]
     if table.note:
         lines += ["", _escape(table.note)]
     return "\n".join([*lines, ""])
 
 
-def _line(cells: Iterable[str]) -> str:
+def markdown_line(cells: Iterable[str]) -> str:
+    """A row of a table.
+
+    >>> markdown_line(["a", "b"])
+    '| a | b |'
+    """
     return "| " + " | ".join(_escape(cell) for cell in cells) + " |"
 
 

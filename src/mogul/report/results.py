@@ -9,7 +9,7 @@ from mogul.experiments.record import METRICS, TRAINING_METRICS, Record
 from mogul.experiments.registry import EXPERIMENTS
 from mogul.files import write_whole
 
-COLUMNS = ["experiment", "dataset", "split", "label", "kind", "preset", "setting", "metric", "value"]
+COLUMNS = ["experiment", "dataset", "split", "label", "kind", "preset", "setting", "noise_floor", "metric", "value"]
 NUMBER_FORMAT = "%.6g"
 
 
@@ -29,6 +29,7 @@ def results_frame(records: Iterable[Record]) -> pd.DataFrame:
             record.kind,
             record.preset,
             record.setting,
+            record.config["noise_floor"],
             metric,
             record.metrics[metric],
         ]
@@ -40,7 +41,7 @@ def results_frame(records: Iterable[Record]) -> pd.DataFrame:
 
 
 def timings_frame(records: Iterable[Record]) -> pd.DataFrame:
-    """How long each job took, and how many epochs it trained."""
+    """How long each job took, how many epochs it trained, and what makes it again."""
     rows = [
         [
             record.experiment,
@@ -52,10 +53,11 @@ def timings_frame(records: Iterable[Record]) -> pd.DataFrame:
             record.seconds,
             len(record.curve),
             record.commit or "",
+            record.command,
         ]
         for record in in_order(records)
     ]
-    names = ["experiment", "dataset", "split", "label", "preset", "setting", "seconds", "epochs", "commit"]
+    names = ["experiment", "dataset", "split", "label", "preset", "setting", "seconds", "epochs", "commit", "command"]
     return pd.DataFrame(rows, columns=names)
 
 

@@ -10,7 +10,7 @@ from mogul.report.results import in_order
 
 METRICS = ("ll", "mrmse", "crps", "coverage_80")
 HIGHER_IS_BETTER = ("ll",)
-ROW = ["experiment", "dataset", "split", "preset", "setting", "label", "kind"]
+ROW = ["experiment", "dataset", "split", "preset", "setting", "label", "kind", "noise_floor"]
 _PAPER = ["paper_mean", "paper_sd", "difference_in_paper_sds"]
 RIVALS = ["experiment", "dataset", "split", "preset", "setting", "metric"]
 
@@ -51,6 +51,7 @@ def _row(record: Record, metric: str) -> dict[str, object]:
         "setting": record.setting,
         "label": record.label,
         "kind": record.kind,
+        "noise_floor": record.config["noise_floor"],
         "metric": metric,
         "value": record.metrics[metric],
         "paper_mean": None if theirs is None else theirs.mean,

@@ -7,8 +7,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from mogul.experiments import synthetic
+from mogul.experiments.lines import NO_FLOOR
 from mogul.experiments.paper import published
 from mogul.report.experiment_tables import ExperimentTable
+from mogul.report.noise_floors import describe_floors
 
 _LABELS = {"oracle": "oracle (true function and noise)", "least squares": "least squares (baseline)"}
 
@@ -17,7 +19,7 @@ def synthetic_table(rows: Sequence[synthetic.Row]) -> Table:
     """Oracle, the paper's figures, the baseline and our models: means over seeds."""
     seeds = sorted({row.seed for row in rows})
     title = f"g(x) = cos(4‖x‖), ℝ⁵ → ℝ⁸, 1000 rows, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
-    table = Table(title=title)
+    table = Table(title=title, caption=describe_floors((row.model, NO_FLOOR) for row in rows))
     table.add_column("model")
     for heading in ("test LL", "MRMSE", "CRPS", "in 80 % band", "seconds"):
         table.add_column(heading, justify="right")

@@ -5,8 +5,15 @@ from mogul.experiments.baselines.constant import contains_state, predict_mean, p
 from mogul.experiments.baselines.fourier import predict_fourier
 from mogul.experiments.baselines.linear import LeastSquares, predict_least_squares, predict_student
 from mogul.experiments.baselines.neighbours import predict_neighbours
+from mogul.experiments.baselines.nets import NOISE_FLOOR as NET_FLOOR
 from mogul.experiments.baselines.nets import predict_nets, predict_noise_nets
+from mogul.experiments.baselines.sparse_gps import NOISE_FLOOR as GP_FLOOR
 from mogul.experiments.baselines.sparse_gps import predict_sparse_gps
+
+
+def _of_residual(floor: float) -> str:
+    return f"sd {floor:.2g} of the plane's residual"
+
 
 BASELINES: dict[str, Baseline] = {
     "mean": Baseline("mean", predict_mean, applies=lambda train: True),
@@ -15,9 +22,13 @@ BASELINES: dict[str, Baseline] = {
     "least-squares-t": Baseline("least squares, Student-t", predict_student),
     "neighbours": Baseline("k nearest neighbours", predict_neighbours),
     "fourier": Baseline("random Fourier features + ridge", predict_fourier),
-    "nets": Baseline("MLP ensemble + linear, constant noise", predict_nets),
-    "noise-nets": Baseline("MLP ensemble + linear, noise by the nets", predict_noise_nets),
-    "sparse-gps": Baseline("independent sparse GPs + linear (GPyTorch)", predict_sparse_gps),
+    "nets": Baseline("MLP ensemble + linear, constant noise", predict_nets, noise_floor=_of_residual(NET_FLOOR)),
+    "noise-nets": Baseline(
+        "MLP ensemble + linear, noise by the nets", predict_noise_nets, noise_floor=_of_residual(NET_FLOOR)
+    ),
+    "sparse-gps": Baseline(
+        "independent sparse GPs + linear (GPyTorch)", predict_sparse_gps, noise_floor=_of_residual(GP_FLOOR)
+    ),
 }
 
 __all__ = ["BASELINES", "Baseline", "LeastSquares", "normal_prediction"]

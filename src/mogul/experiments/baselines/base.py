@@ -26,13 +26,16 @@ class Baseline:
     Attributes:
         label: its name in tables.
         fit_predict: the predictive distribution at the test rows, in original units, given training rows and a seed;
-            NaN in the training outputs is missing, and the test outputs are not looked at.
+            NaN in the training outputs is missing, and the test outputs are not looked at, but where there are no
+            inputs, and latent ones must be found from them.
         applies: whether it makes sense for such data.
+        noise_floor: the least standard deviation of its noise, in words.
     """
 
     label: str
     fit_predict: Callable[[Dataset, Dataset, int], Prediction]
     applies: Callable[[Dataset], bool] = has_inputs
+    noise_floor: str = "none"
 
 
 def normal_prediction(mean: Float[Array, "N P"], var: Float[Array, "P"]) -> Prediction:

@@ -17,6 +17,7 @@ from mogul.prediction import Prediction
 
 # In units of the plane's residual: a net that meets an output that never moves must not believe in no noise at all.
 SMALLEST_LOG_VAR, LARGEST_LOG_VAR = -12.0, 6.0
+NOISE_FLOOR = math.exp(SMALLEST_LOG_VAR / 2)
 
 
 @dataclass(frozen=True)

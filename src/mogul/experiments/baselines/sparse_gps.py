@@ -17,8 +17,8 @@ from mogul.marginals import Marginals
 from mogul.prediction import Prediction
 from mogul.priors import kmeans
 
-# GPyTorch's default, 1e-4, would cap the likelihood of outputs that are known better than that.
-NOISE_FLOOR = 1e-6
+# A standard deviation. GPyTorch's default, 1e-2, would cap the likelihood of outputs that are known better than that.
+NOISE_FLOOR = 1e-3
 _ROWS_AT_ONCE = 1000
 
 
@@ -45,7 +45,7 @@ class SparseGPs(gpytorch.models.ApproximateGP):  # type: ignore[misc]  # GPyTorc
         self.mean_module = gpytorch.means.ConstantMean(batch_shape=outputs)
         self.covar_module = gpytorch.kernels.ScaleKernel(kernel, batch_shape=outputs)
         self.likelihood = gpytorch.likelihoods.GaussianLikelihood(
-            batch_shape=outputs, noise_constraint=GreaterThan(NOISE_FLOOR)
+            batch_shape=outputs, noise_constraint=GreaterThan(NOISE_FLOOR**2)
         )
 
     def forward(self, x: Float[Tensor, "*P N D"]) -> gpytorch.distributions.MultivariateNormal:

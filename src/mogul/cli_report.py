@@ -1,0 +1,39 @@
+"""`mogul report`: tables, figures and the page of a run, made anew from its records."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mogul.cli_options import Json, give
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that mogul reproduce --out wrote to.")],
+    publish_to: Annotated[
+        Path | None,
+        typer.Option("--publish", help="Also copy what is small of it to this folder, to be kept in a repository."),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Make the tables, the figures and the page of a run anew from its records, whether it has ended or not.
+
+    Nothing is trained. What stands in DIR/jobs is the run; everything beside it is written again.
+
+    Example: mogul report mogul-results --publish results/kuka
+    """
+    from mogul.report.experiment_tables import experiment_tables, result_line
+    from mogul.report.published import publish, require_place
+    from mogul.report.tables import experiment_table
+    from mogul.reproduce import rebuild
+
+    if publish_to is not None:
+        require_place(folder, publish_to)
+    records, written = rebuild(folder)
+    if publish_to is not None:
+        written += publish(folder, publish_to)
+    paths = [str(path) for path in written]
+    failed = [result_line(record) for record in records if record.error is not None]
+    content = {"folder": str(folder), "jobs": len(records), "failed": failed, "written": paths}
+    lines = [experiment_table(table) for table in experiment_tables(records)]
+    give(content, [*lines, f"Results: {', '.join(paths)}"], json_)

@@ -1,0 +1,23 @@
+"""The least noise that a line may believe in, which every table with log likelihoods must tell."""
+
+from collections.abc import Iterable
+
+from mogul.experiments.lines import NO_FLOOR
+
+
+def describe_floors(floors: Iterable[tuple[str, str]]) -> str:
+    """Labels and their floors in a sentence.
+
+    >>> describe_floors([("MOGP", "none"), ("MOGP + GP noise", "sd 0.0001 of an output's scale")])
+    "Noise floor: sd 0.0001 of an output's scale (MOGP + GP noise), none (all others)."
+    >>> describe_floors([("MOGP", "none")])
+    'No noise floor.'
+    """
+    labels: dict[str, list[str]] = {}
+    for label, floor in dict(floors).items():
+        labels.setdefault(floor, []).append(label)
+    without = labels.pop(NO_FLOOR, [])
+    if not labels:
+        return "No noise floor."
+    parts = [f"{floor} ({'; '.join(some)})" for floor, some in labels.items()]
+    return f"Noise floor: {', '.join([*parts, *(['none (all others)'] if without else [])])}."
