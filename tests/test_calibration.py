@@ -20,6 +20,8 @@ from mogul.prediction import Prediction
 from mogul.sealed import read_sealed, write_sealed
 from mogul.training import Fitted
 
+RNG = np.random.default_rng(0)
+
 
 def calibration(scores: Any, groups: Any = None) -> Calibration:
     values = np.atleast_2d(np.asarray(scores, dtype=np.float64).T).T
@@ -143,12 +145,18 @@ class TestStretch:
         np.testing.assert_allclose(wide.cdf(y), guess.cdf(back))
         np.testing.assert_allclose(wide.log_density(y), guess.log_density(back) - np.log(factor).sum())
 
+    def test_a_few_groups_say_nothing_however_many_rows_they_have(self) -> None:
+        x, y = RNG.uniform(-1, 1, (90, 1)), np.ones((90, 2))
+        scores = np.abs(y - wrong(x).mean) / wrong(x).std
+        for num_groups, enough in ((9, False), (10, True)):
+            found = Calibration.of([(wrong(x), y)], scores, np.arange(90) % num_groups)
+            assert ((found.stretch != 1) == enough).all()
+
     def test_a_few_values_say_nothing(self) -> None:
         x = np.linspace(-1, 1, 9)[:, None]
         assert (Calibration.of([(wrong(x), np.ones((9, 2)))], np.ones((9, 2)), np.arange(9)).stretch == 1).all()
 
 
-RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (60, 2))
 Y = np.column_stack([np.sin(X[:, 0]), 5 * X[:, 1]]) + RNG.normal(0, [0.1, 1.0], (60, 2))
 SMALL = TrainingConfig(epochs=2, num_starts=1)
@@ -199,7 +207,7 @@ class TestFitted:
             mogul.load(tmp_path / "m")
 
     def test_without_it_there_are_no_intervals(self, plain: Fitted) -> None:
-        with pytest.raises(ConfigError, match=r"was not calibrated, or trained on since. Give calibrate=0.2"):
+        with pytest.raises(ConfigError, match=r"was not calibrated, or trained on since. Fit with calibrate=0.2"):
             plain.interval(X)
 
 

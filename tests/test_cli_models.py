@@ -139,6 +139,37 @@ def test_groups_and_noise_that_make_no_sense_are_refused(run, runs, arguments, f
     assert not Path("model.mogul").exists()
 
 
+def test_intervals_come_from_rows_set_aside(run, folder: Path):
+    arguments = ("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", "--calibrate", ".5", *QUICK)
+    assert run(*arguments).code == 0
+    predicted = pd.read_csv(io.StringIO(run("predict", "model.mogul", "arm.csv", "--coverage", ".8").out))
+    assert list(predicted) == [
+        "force",
+        "force_std",
+        "force_low",
+        "force_high",
+        "torque",
+        "torque_std",
+        "torque_low",
+        "torque_high",
+    ]
+    table, fitted = rows(), mogul.load("model.mogul")
+    low, high = fitted.interval(table[fitted.input_names], 0.8)
+    np.testing.assert_allclose(predicted[["force_low", "torque_low"]], low)
+    np.testing.assert_allclose(predicted[["force_high", "torque_high"]], high)
+    content = json.loads(run("predict", "model.mogul", "arm.csv", "--coverage", ".8", "--json").out)
+    np.testing.assert_allclose(content["torque"]["high"], high[:, 1])
+    assert_refused(run("predict", "model.mogul", "arm.csv", "--coverage", ".99"), "coverage must be at most", "0.99")
+    assert_refused(
+        run("predict", "model.mogul", "arm.csv", "--coverage", "90"), "--coverage must be between 0 and 1", "90"
+    )
+    assert_refused(run(*arguments[:7], "2", "--force"), "--calibrate must be between 0 and 1", "2.0")
+
+
+def test_intervals_need_calibration(run, model):
+    assert_refused(run("predict", model, "arm.csv", "--coverage", ".8"), "was not calibrated", "--calibrate .2")
+
+
 def test_the_same_seed_gives_the_same_file(run, model):
     first = Path(model).read_bytes()
     again = run("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", "--out", "again.mogul", *QUICK)

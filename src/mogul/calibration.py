@@ -13,8 +13,9 @@ from mogul.errors import ConfigError, DataError
 from mogul.prediction import Prediction
 
 Part = tuple[Prediction, Float[Array, "_ P"]]
-# Fewer values say too little about a spread, and no more rows than these are needed to find it.
-_FEWEST_VALUES, _MOST_ROWS = 10, 2000
+# Fewer groups, or rows where each is one, say too little about a spread: stretched by two trajectories of Kuka, others
+# lose 4 nats. No more rows than these are needed to find it.
+_FEWEST_GROUPS, _MOST_ROWS = 10, 2000
 # How far the best spread may be below that of a Normal, e-fold: tails that are too light make it small.
 _BELOW, _ABOVE = 5.0, 1.0
 
@@ -34,7 +35,8 @@ class Calibration:
     is about a row of a new group. With groups of one row both are the same.
 
     Args:
-        stretch: what the spread of each output is multiplied by: the factor that makes calibration rows likeliest.
+        stretch: what the spread of each output is multiplied by: the factor that makes calibration rows likeliest; 1
+            where fewer than ten of them, or of their groups, have that output.
         scores: |y − mean|/std, for the std after stretching; NaN where y is missing.
         groups: a number for the group of each row.
 
@@ -67,7 +69,10 @@ class Calibration:
         """
         stride = max(1, math.ceil(len(groups) / _MOST_ROWS))
         some = [(prediction.rows(slice(None, None, stride)), y[::stride]) for prediction, y in parts]
-        stretch = np.array([_best_stretch(some, output) for output in range(scores.shape[1])])
+        counts = [len(np.unique(groups[~np.isnan(column)])) for column in scores.T]
+        stretch = np.array(
+            [_best_stretch(some, output) if n >= _FEWEST_GROUPS else 1.0 for output, n in enumerate(counts)]
+        )
         known = ~np.isnan(scores).all(axis=1)
         return Calibration(stretch, (scores / stretch)[known], groups[known])
 
@@ -101,13 +106,13 @@ class Calibration:
 
 
 def _best_stretch(parts: Sequence[Part], output: int) -> float:
-    """The factor on an output's spread under which its values are likeliest; 1 where they are too few."""
+    """The factor on an output's spread under which its values are likeliest."""
     column = np.array([output])
     known = [(prediction, y, np.flatnonzero(~np.isnan(y[:, output]))) for prediction, y in parts]
     pairs = [(prediction.rows(rows).outputs(column), y[rows][:, column]) for prediction, y, rows in known]
     squares = np.concatenate([np.square((y - prediction.mean) / prediction.std) for prediction, y in pairs])
     # For a Normal it is the root of their mean; heavier tails explain large scores without a wider spread.
-    normal = math.sqrt(squares.mean()) if len(squares) >= _FEWEST_VALUES else 0.0
+    normal = math.sqrt(squares.mean()) if len(squares) else 0.0
     if normal == 0:
         return 1.0
 

@@ -25,6 +25,7 @@ from mogul.cli_options import (
     require_csv,
     require_least,
     require_new_file,
+    require_share,
 )
 from mogul.families import FAMILIES, Name
 
@@ -69,6 +70,12 @@ def fit(
         str | None,
         typer.Option(help="Column of labels, such as runs or days: whole groups are held out, to say when to stop."),
     ] = None,
+    calibrate: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the rows, or groups, to set aside to calibrate by: for predict --coverage. Try .2."
+        ),
+    ] = None,
     epochs: Epochs = None,
     seed: Seed = 0,
     preset: Annotated[str, typer.Option(help="How to train: default, or paper for the paper's protocol.")] = "default",
@@ -94,6 +101,7 @@ def fit(
     Name.parse(model)
     require_least("--epochs", epochs, 1)
     require_least("--seed", seed, 0)
+    require_share("--calibrate", calibrate)
     require_new_file(out, force, "model.mogul", data)
     from mogul.commands.fit import fit_file
     from mogul.experiments.comparison import Training
@@ -102,7 +110,7 @@ def fit(
     def say(line: str) -> None:
         print(line, file=sys.stderr)
 
-    training = Training(epochs, seed, preset, {} if noise is None else {"noise": noise})
+    training = Training(epochs, seed, preset, {} if noise is None else {"noise": noise}, calibrate=calibrate)
     summary = fit_file(data, wanted, given, model, out, training, groups=groups, check=check, say=say)
     give(summary.to_json(), fit_lines(summary), json_)
 
@@ -113,6 +121,10 @@ def predict(
     data: Data,
     out: Annotated[Path, typer.Option(help="CSV file to write; - prints it.")] = STANDARD_OUTPUT,
     quantiles: Annotated[str | None, typer.Option(help="Levels between 0 and 1, separated by commas.")] = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(help="Add intervals that hold this share of new values; the model must be fitted by --calibrate."),
+    ] = None,
     inputs: ModelInputs = None,
     seed: Seed = 0,
     force: Force = False,
@@ -125,6 +137,7 @@ def predict(
     Example: mogul predict jura.mogul new.csv --out predicted.csv --quantiles .1,.9
     """
     wanted = levels(quantiles)
+    require_share("--coverage", coverage)
     given = None if inputs is None else listed(inputs, "--inputs")
     require_least("--seed", seed, 0)
     if out != STANDARD_OUTPUT:
@@ -132,7 +145,7 @@ def predict(
         require_new_file(out, force, "predictions.csv", data, model)
     from mogul.commands.predict import predict_file, write_predictions
 
-    predictions = predict_file(model, data, given, wanted, seed)
+    predictions = predict_file(model, data, given, wanted, seed, coverage)
     if out != STANDARD_OUTPUT:
         write_predictions(predictions, out)
         report = {"rows": predictions.num_rows, "outputs": predictions.output_names, "out": str(out)}

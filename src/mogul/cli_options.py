@@ -85,6 +85,12 @@ def require_least(option: str, value: int | None, least: int) -> None:
         raise ConfigError(f"{option} must be at least {least}; got {value}. Try {option} {max(least, 10)}.")
 
 
+def require_share(option: str, value: float | None) -> None:
+    """Check a share, if one was given."""
+    if value is not None and not 0 < value < 1:
+        raise ConfigError(f"{option} must be between 0 and 1; got {value}. Try {option} .2.")
+
+
 def require_new_file(path: Path, force: bool, example: str, *sources: Path) -> None:
     """Check before any work that an output file has a place, and that nothing will be lost by writing it."""
     require_file(path, "Results", example)

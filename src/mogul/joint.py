@@ -5,7 +5,7 @@ draws of them and covariances between outputs are asked here.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -31,8 +31,19 @@ class Independent:
         result: Array = np.where(observed, each, 0.0).sum(-1)
         return result
 
-    def deviations(self, std: Float[Array, "S N P"], rng: np.random.Generator) -> Float[Array, "S N P"]:
-        """Draws around a component's mean, with these standard deviations."""
+    def deviations(
+        self,
+        std: Float[Array, "S N P"],
+        rng: np.random.Generator,
+        component: Int[IntArray, "S #N"] | None = None,
+    ) -> Float[Array, "S N P"]:
+        """Draws around a component's mean, with these standard deviations.
+
+        Args:
+            std: of each draw.
+            rng: draws them.
+            component: the component that each draw is of; by default they are one of each, in their order.
+        """
         result: Array = std * rng.standard_normal(std.shape)
         return result
 
@@ -126,7 +137,12 @@ class Correlated(Independent):
         result: Array = -0.5 * (observed.sum(-1) * math.log(2 * math.pi) + log_det + misfit)
         return result
 
-    def deviations(self, std: Float[Array, "S N P"], rng: np.random.Generator) -> Float[Array, "S N P"]:
+    def deviations(
+        self,
+        std: Float[Array, "S N P"],
+        rng: np.random.Generator,
+        component: Int[IntArray, "S #N"] | None = None,
+    ) -> Float[Array, "S N P"]:
         """Each output's own part, and the part that they share."""
         own = np.sqrt(np.square(std) - np.square(self.loadings).sum(-1))
         shared = rng.standard_normal((*std.shape[:-1], self.loadings.shape[1])) @ self.loadings.T
@@ -146,6 +162,63 @@ class Correlated(Independent):
     def outputs(self, index: Index) -> "Correlated":
         """For some of the outputs."""
         return Correlated(self.loadings[index])
+
+
+@dataclass(frozen=True)
+class Pooled(Independent):
+    """Components of K mixtures by turns: of the k-th come those at places k, k + K, k + 2K, …"""
+
+    members: tuple[Independent, ...]
+
+    def log_density(
+        self, y: Float[Array, "N P"], mean: Float[Array, "S N P"], var: Float[Array, "S N P"]
+    ) -> Float[Array, "S N"]:
+        """By the mixture that a component comes from."""
+        result = np.empty(mean.shape[:2])
+        for turn, member in self._turns():
+            result[turn] = member.log_density(y, mean[turn], var[turn])
+        return result
+
+    def deviations(
+        self,
+        std: Float[Array, "S N P"],
+        rng: np.random.Generator,
+        component: Int[IntArray, "S #N"] | None = None,
+    ) -> Float[Array, "S N P"]:
+        """By the mixture that a component comes from."""
+        places = np.arange(len(std))[:, None] if component is None else component
+        of_member = np.broadcast_to(places % len(self.members), std.shape[:2])
+        result = np.empty(std.shape)
+        for number, member in enumerate(self.members):
+            mine = of_member == number
+            result[mine] = member.deviations(std[mine][None], rng)[0]
+        return result
+
+    def cross_cov(self, num_outputs: int) -> Float[Array, "P P"]:
+        """The mean over mixtures."""
+        result: Array = np.mean([member.cross_cov(num_outputs) for member in self.members], axis=0)
+        return result
+
+    def rescaled(self, scale: Float[Array, "P"]) -> "Pooled":
+        """For outputs multiplied by these."""
+        return Pooled(tuple(member.rescaled(scale) for member in self.members))
+
+    def rows(self, index: Index) -> "Pooled":
+        """For some of the points."""
+        return Pooled(tuple(member.rows(index) for member in self.members))
+
+    def outputs(self, index: Index) -> "Pooled":
+        """For some of the outputs."""
+        return Pooled(tuple(member.outputs(index) for member in self.members))
+
+    def joined(self, others: "Sequence[Pooled]") -> "Pooled":
+        """For the points of this and then of the others."""
+        columns = zip(*(pooled.members for pooled in (self, *others)), strict=True)
+        return Pooled(tuple(first.joined(rest) for first, *rest in columns))
+
+    def _turns(self) -> Iterator[tuple[slice, Independent]]:
+        count = len(self.members)
+        yield from ((slice(number, None, count), member) for number, member in enumerate(self.members))
 
 
 def log_normal(gap: Array, var: Array) -> Array:

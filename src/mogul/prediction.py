@@ -12,7 +12,7 @@ from scipy.special import logsumexp, ndtr, ndtri
 from mogul.arrays import Array, IntArray
 from mogul.data import Standardiser
 from mogul.errors import ConfigError, ShapeError, require_positive
-from mogul.joint import Independent
+from mogul.joint import Independent, Pooled
 from mogul.model import Model
 
 # How many numbers a part of a prediction may hold at work: some 160 MB in float64, a few times over.
@@ -34,6 +34,22 @@ class Prediction:
     component_var: Float[Array, "S N P"]
     joint: Independent = field(default_factory=Independent, kw_only=True)
     log_weight: Float[Array, "S"] | None = field(default=None, kw_only=True)  # None: all components count the same
+
+    @staticmethod
+    def pooled(members: "Sequence[Prediction]") -> "Prediction":
+        """The mixture of some mixtures of S components each, with equal weights; components come by turns."""
+        means = np.stack([member.mean for member in members])
+        of_means = [member.component_mean for member in members]
+        of_vars = [member.component_var for member in members]
+        shape = (-1, *means.shape[1:])
+        return Prediction(
+            means.mean(0),
+            np.mean([member.var for member in members], axis=0) + means.var(0),
+            np.stack(of_means, axis=1).reshape(shape),
+            np.stack(of_vars, axis=1).reshape(shape),
+            joint=Pooled(tuple(member.joint for member in members)),
+            log_weight=_pooled_weights([member.log_weight for member in members]),
+        )
 
     @property
     def std(self) -> Float[Array, "N P"]:
@@ -63,6 +79,7 @@ class Prediction:
             self.mean + factor * (self.component_mean - self.mean),
             self.component_var * factor**2,
             joint=self.joint.rescaled(factor),
+            log_weight=self.log_weight,
         )
 
     def rows(self, index: slice | Int[IntArray, "B"]) -> "Prediction":
@@ -142,8 +159,25 @@ class Prediction:
             components = rng.integers(num_components, size=size)
         else:
             components = rng.choice(num_components, size=size, p=np.exp(self.log_weight))
-        chosen = components, np.arange(num_points)
-        deviations = self.joint.deviations(np.sqrt(self.component_var[chosen]), rng)
+        return self._drawn(components, rng)
+
+    def sample_components(self, num_samples: int, seed: int) -> Float[Array, "K N P"]:
+        """Draws as `sample` has them, each of a component of its own, where there are as many and all count the same.
+
+        With replacement, some of the components would be drawn from twice, and others not at all.
+        """
+        num_components, num_points, _ = self.component_mean.shape
+        if self.log_weight is not None or num_samples > num_components:
+            return self.sample(num_samples, seed)
+        rng = np.random.default_rng(seed)
+        every = np.arange(num_components)[:, None]
+        if num_samples < num_components:  # at random for each point by itself, since neighbours may be of one kind
+            every = rng.permuted(np.repeat(every, num_points, axis=1), axis=0)[:num_samples]
+        return self._drawn(every, rng)
+
+    def _drawn(self, component: Int[IntArray, "K #N"], rng: np.random.Generator) -> Float[Array, "K N P"]:
+        chosen = component, np.arange(len(self.mean))
+        deviations = self.joint.deviations(np.sqrt(self.component_var[chosen]), rng, component)
         result: Array = self.component_mean[chosen] + deviations
         return result
 
@@ -212,6 +246,15 @@ def _predict_rows(
         joint=noise.joint(components.var, unit),
         log_weight=None if components.log_weight is None else _normalised(components.log_weight),
     )
+
+
+def _pooled_weights(each: "Sequence[Float[Array, 'S'] | None]") -> "Float[Array, 'T'] | None":
+    """Of components by turns, each mixture with the same weight."""
+    given = [log_weight for log_weight in each if log_weight is not None]
+    if not given:
+        return None
+    result: Array = np.stack(given, axis=1).reshape(-1) - math.log(len(given))
+    return result
 
 
 def _numpy(values: torch.Tensor) -> Array:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ from mogul.model import Model
 from mogul.nonlinearities import Nonlinearity
 from mogul.priors import DeepGPs, IndependentGPs
 from mogul.priors.frozen import FrozenDeep, FrozenGPs
+
+if TYPE_CHECKING:
+    from mogul.pooled_predictor import PooledPredictor
 
 # How many numbers a chunk may hold in its largest tensor: 6 MB in float32, which caches still hold. Rows per second of
 # a MOGP with 7 × 400 inducing variables: 26,000 at 4 million, 40,000 at 2, 38,000 at 1, 27,000 at a quarter.
@@ -156,7 +159,7 @@ class Predictor(nn.Module):
 class FittedPredictor:
     """A predictor in the user's units: arrays or frames in, arrays out."""
 
-    predictor: Predictor
+    predictor: "Predictor | PooledPredictor"
     scaling: Scaling
     input_names: list[str]
     stretch: Float[Array, "P"] | None = None  # of the spread, where it was calibrated

@@ -34,7 +34,7 @@ def predicted_parts(
 
     A model with latent inputs infers them from the outputs that are there.
     """
-    step = max(1, _NUMBERS_AT_ONCE // (num_samples * data.num_outputs))
+    step = max(1, _NUMBERS_AT_ONCE // (fitted.num_members * num_samples * data.num_outputs))
     for number, first in enumerate(range(0, data.num_rows, step)):
         rows = slice(first, first + step)
         known: Any = data.y[rows] if isinstance(fitted, FittedLatent) else data.x[rows]

@@ -3,7 +3,7 @@
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
@@ -24,11 +24,12 @@ from mogul.training.blueprint import Blueprint
 from mogul.training.choice import Candidate, Choice
 from mogul.training.fitted import Fitted, FittedLatent
 from mogul.training.history import EpochRecord, History
+from mogul.training.mixture import FittedMixture
 
 Header = dict[str, Any]
 
 _MODEL, _KNOWN_Y, _KNOWN_OBSERVED = "model.", "training.y", "training.observed"
-_CALIBRATION = "calibration."
+_MEMBER, _CALIBRATION = "member", "calibration."
 _OF_A_TRAINING = ("held_out", "interrupted")
 _PACKAGES = ("mogul", "torch", "gpytorch", "linear_operator", "numpy", "scikit-learn", "safetensors")
 
@@ -56,6 +57,8 @@ def save(fitted: Fitted, path: str | PathLike[str], extra: Mapping[str, Any] | N
     tensors = {_MODEL + name: tensor for name, tensor in state.items()}
     if isinstance(fitted, FittedLatent):
         tensors |= {_KNOWN_Y: fitted.training.y, _KNOWN_OBSERVED: fitted.training.observed}
+    for place, member in enumerate(_others(fitted), start=1):
+        tensors |= {f"{_MEMBER}{place}.{name}": tensor for name, tensor in member.model.state_dict().items()}
     if fitted.calibration is not None:
         tensors |= {_CALIBRATION + name: torch.as_tensor(part) for name, part in vars(fitted.calibration).items()}
     write_sealed(Path(path), header, tensors)
@@ -103,6 +106,7 @@ def _header(fitted: Fitted, layouts: Layouts) -> Header:
         },
         "layouts": layouts,
         "history": _plain_history(fitted.history),
+        "members": [_plain_member(member) for member in _others(fitted)],
         "choice": None if fitted.choice is None else asdict(fitted.choice),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
     }
@@ -120,13 +124,17 @@ def _fitted(header: Header, tensors: dict[str, Tensor]) -> Fitted:
     names = header["input_names"], header["output_names"]
     scaling = Scaling(*(_standardiser(header["scaling"][side]) for side in ("inputs", "outputs")))
     _require_sizes(blueprint, names, scaling)
-    state = {name.removeprefix(_MODEL): tensor for name, tensor in tensors.items() if name.startswith(_MODEL)}
-    model = rebuilt(blueprint, state, header["layouts"])
+    model = rebuilt(blueprint, _named(tensors, _MODEL), header["layouts"])
     history = _history(header["history"])
     if header["kind"] != "latent":
-        choice = _choice(header.get("choice"))
-        calibration = _calibration(tensors, blueprint.num_outputs)
-        return Fitted(model, scaling, *names, history, blueprint=blueprint, choice=choice, calibration=calibration)
+        best = Fitted(model, scaling, *names, history, blueprint=blueprint)
+        others = [
+            _member(best, plain, _named(tensors, f"{_MEMBER}{place}."))
+            for place, plain in enumerate(header.get("members", []), start=1)
+        ]
+        whole = FittedMixture.of([best, *others]) if others else best
+        calibration = _calibration(_named(tensors, _CALIBRATION), blueprint.num_outputs)
+        return replace(whole, choice=_choice(header.get("choice")), calibration=calibration)
     y, observed = tensors[_KNOWN_Y], tensors[_KNOWN_OBSERVED]
     known = Batch(y.new_zeros(len(y), 0), y, observed, torch.arange(len(y)))
     return FittedLatent(model, scaling, *names, history, known, decode(header["inference"]), blueprint=blueprint)
@@ -166,15 +174,38 @@ def _history(plain: Header) -> History:
     return History(records, plain["chosen_start"], **whole)
 
 
-def _calibration(tensors: dict[str, Tensor], num_outputs: int) -> Calibration | None:
-    found = {
-        name.removeprefix(_CALIBRATION): tensor.numpy()
-        for name, tensor in tensors.items()
-        if name.startswith(_CALIBRATION)
+def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Those whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _others(fitted: Fitted) -> tuple[Fitted, ...]:
+    """Members of a mixture but the best."""
+    return fitted.members[1:] if isinstance(fitted, FittedMixture) else ()
+
+
+def _plain_member(member: Fitted) -> Header:
+    """What a member of a mixture does not share with the best."""
+    assert member.blueprint is not None  # like that of the best
+    return {
+        "options": {name: encode(value, name) for name, value in member.blueprint.options.items()},
+        "layouts": layouts_of(member.model.state_dict()),
+        "chosen_start": member.history.chosen_start,
+        "held_out": member.history.held_out,
     }
-    if not found:
+
+
+def _member(best: Fitted, plain: Header, state: dict[str, Tensor]) -> Fitted:
+    assert best.blueprint is not None
+    blueprint = replace(best.blueprint, options={name: decode(value) for name, value in plain["options"].items()})
+    history = replace(best.history, chosen_start=plain["chosen_start"], held_out=plain["held_out"])
+    return replace(best, model=rebuilt(blueprint, state, plain["layouts"]), history=history, blueprint=blueprint)
+
+
+def _calibration(tensors: dict[str, Tensor], num_outputs: int) -> Calibration | None:
+    if not tensors:
         return None
-    calibration = Calibration(**found)
+    calibration = Calibration(**{name: tensor.numpy() for name, tensor in tensors.items()})
     if len(calibration.stretch) != num_outputs:
         raise FileError(
             f"Calibration must be of the model's {num_outputs} outputs; got {len(calibration.stretch)}. "

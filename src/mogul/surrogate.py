@@ -19,6 +19,7 @@ from mogul.model import Model
 from mogul.normals import FreshNormals, GivenNormals
 from mogul.predictor import Predictor
 from mogul.training.fitted import Fitted, FittedLatent
+from mogul.training.mixture import FittedMixture
 
 
 class Surrogate(BotorchModel):
@@ -64,6 +65,11 @@ class Surrogate(BotorchModel):
         """
         if isinstance(fitted, FittedLatent):
             raise ConfigError("A surrogate must have observed inputs; those of this model are latent. Fit one with X.")
+        if isinstance(fitted, FittedMixture):
+            raise ConfigError(
+                f"A surrogate must be of one model; this is a mixture of {len(fitted.members)} starts. "
+                "Fit with num_kept=1."
+            )
         inputs, outputs = fitted.scaling.inputs, fitted.scaling.outputs
         units = {
             "input_shift": torch.as_tensor(inputs.shift),

@@ -30,7 +30,9 @@ def waves(num_rows: int = 36) -> Dataset:
 
 
 def trained(**settings: Any) -> Fitted:
-    given = {"num_inducing": 5, "num_noise_inducing": 4, "held_out": HELD_OUT} | settings
+    given = {"num_inducing": 5, "held_out": HELD_OUT} | settings
+    if given.get("noise") in {"auto", "gp"}:
+        given["num_noise_inducing"] = 4
     return fit(waves(), "mogp", given.pop("config", CONFIG), **given)
 
 
@@ -119,6 +121,12 @@ class TestChoice:
         assert same(auto, each[best])
         assert auto.choice.num_held_out == len(HELD_OUT)
         assert list(auto.choice.frame().columns) == ["noise", "ll", "epochs", "seconds", "failure"]
+
+    def test_options_must_be_of_use_to_some_candidate(self):
+        with pytest.raises(ConfigError, match="noise_rank must be left out where nothing uses it"):
+            trained(noise="auto", noise_rank=1)
+        with pytest.raises(ConfigError, match="dropout must be left out where nothing uses it; mogp does not"):
+            trained(noise="auto", dropout=0.1)
 
     def test_a_fifth_is_held_out_where_nobody_says(self):
         auto = trained(noise="auto", held_out=None, config=TrainingConfig(epochs=1, num_starts=1))

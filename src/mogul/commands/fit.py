@@ -110,7 +110,7 @@ def _splits_to_check(data: Dataset, training: Training, wanted: bool | None) -> 
     if wanted is False or (wanted is None and not _MIN_CHECKED_ROWS <= data.num_rows <= CHECKED_ROWS):
         return []
     try:
-        splits = _split(data.num_rows, training)
+        splits = _split(data, training)
         require_known_outputs(data, splits)
     except DataError:
         if wanted:
@@ -119,13 +119,13 @@ def _splits_to_check(data: Dataset, training: Training, wanted: bool | None) -> 
     return splits
 
 
-def _split(num_rows: int, training: Training) -> list[Split]:
+def _split(data: Dataset, training: Training) -> list[Split]:
     """A fifth of the rows, or of the groups, held out."""
     if training.groups is None:
-        return holdout(num_rows, training.seed)
+        return holdout(data.num_rows, training.seed)
     held_out = rows_of_some_groups(training.groups, HELD_OUT_SHARE, training.seed)
-    kept = np.setdiff1d(np.arange(num_rows), held_out)
-    rows_of_some_groups(training.groups[kept], HELD_OUT_SHARE, training.seed)  # which training will hold out in turn
+    kept = np.setdiff1d(np.arange(data.num_rows), held_out)
+    training.on(kept).divided(data.rows(kept))  # or an error, where too few groups are left
     return [(kept, held_out)]
 
 

@@ -25,13 +25,18 @@ NUM_SAMPLES = 250
 
 @dataclass(frozen=True)
 class Predictions:
-    """Mean, standard deviation and quantiles of every output at every row, in original units."""
+    """Mean, standard deviation and quantiles of every output at every row, in original units.
+
+    `interval` has the ends of intervals with this `coverage`, if they were asked for.
+    """
 
     output_names: list[str]
     levels: list[float]
     mean: Float[Array, "N P"]
     std: Float[Array, "N P"]
     quantiles: Float[Array, "Q N P"]
+    coverage: float | None = None
+    interval: tuple[Float[Array, "N P"], Float[Array, "N P"]] | None = None
 
     @property
     def num_rows(self) -> int:
@@ -39,7 +44,7 @@ class Predictions:
         return len(self.mean)
 
     def frame(self) -> pd.DataFrame:
-        """For each output `a` the columns a, a_std and, for a level of 0.1, a_q0.1."""
+        """For each output `a` the columns a, a_std, for a level of 0.1 a_q0.1, for intervals a_low and a_high."""
         columns: list[tuple[str, Array]] = []
         for place, name in enumerate(self.output_names):
             columns += [(name, self.mean[:, place]), (f"{name}_std", self.std[:, place])]
@@ -47,6 +52,7 @@ class Predictions:
                 (f"{name}_q{level:g}", values[:, place])
                 for level, values in zip(self.levels, self.quantiles, strict=True)
             ]
+            columns += [(f"{name}_{end}", values[:, place]) for end, values in self._ends()]
         twice = [name for name, count in Counter(name for name, _ in columns).items() if count > 1]
         if twice:
             raise DataError(
@@ -65,16 +71,27 @@ class Predictions:
                     f"{level:g}": values[:, place].tolist()
                     for level, values in zip(self.levels, self.quantiles, strict=True)
                 },
+                **{end: values[:, place].tolist() for end, values in self._ends()},
             }
             for place, name in enumerate(self.output_names)
         }
 
+    def _ends(self) -> list[tuple[str, Float[Array, "N P"]]]:
+        return [] if self.interval is None else list(zip(("low", "high"), self.interval, strict=True))
+
 
 def predict_file(
-    model: Path, path: Path, inputs: Sequence[str] | None, levels: Sequence[float], seed: int = 0
+    model: Path,
+    path: Path,
+    inputs: Sequence[str] | None,
+    levels: Sequence[float],
+    seed: int = 0,
+    coverage: float | None = None,
 ) -> Predictions:
     """Predict every row of a table by a model file."""
     fitted = load(model)
+    if coverage is not None:
+        fitted.require_calibration().multiplier(coverage)  # or an error before any work
     data = _rows_to_predict(fitted, path, inputs)
     means, stds, quantiles = [], [], []
     for prediction, _ in predicted_parts(fitted, data, NUM_SAMPLES, seed):
@@ -87,6 +104,8 @@ def predict_file(
         np.concatenate(means),
         np.concatenate(stds),
         np.concatenate(quantiles, axis=1),
+        coverage,
+        None if coverage is None else fitted.interval(data.x, coverage, seed),
     )
 
 

@@ -25,6 +25,7 @@ class ModelCard:
     output_names: list[str]
     precision: str
     starts: int
+    kept: int
     epochs: int
     first_elbo: float | None
     last_elbo: float | None
@@ -67,6 +68,7 @@ def _card(path: Path, header: dict[str, Any]) -> ModelCard:
         output_names=[str(name) for name in header["output_names"]],
         precision=str(header["precision"]),
         starts=len(set(starts)),
+        kept=1 + len(header.get("members", [])),
         epochs=len(chosen),
         first_elbo=finite[0] if finite else None,
         last_elbo=finite[-1] if finite else None,

@@ -24,7 +24,7 @@ from mogul.training.stopping import Stopping
 
 # How many numbers the draws for a part of the rows may hold: some 160 MB in float64.
 _NUMBERS_AT_ONCE = 20_000_000
-_TRAINING = ("epochs", "batch_size", "learning_rate", "num_starts", "precision")
+TRAINING = ("epochs", "batch_size", "learning_rate", "num_starts", "precision")
 _STATE = ("n_features_in_", "_seed", "_frame", "_single")
 BUILDING = ("num_latents", "num_hidden", "num_inducing", "nonlinearity")
 
@@ -34,7 +34,8 @@ Estimator = TypeVar("Estimator", bound="GPEstimator")
 class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Arguments as they were given, and what `fit` made of them: `fitted_`."""
 
-    # Those that are options of `mogul.models.build`.
+    # Those that are settings of a training, and those that are options of `mogul.models.build`.
+    _training: ClassVar[tuple[str, ...]] = TRAINING
     _building: ClassVar[tuple[str, ...]] = BUILDING
     # Arguments of both estimators, which scikit-learn reads from each one's own __init__.
     preset: str | None
@@ -99,11 +100,14 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         if self.config is not None and not isinstance(self.config, TrainingConfig):
             raise ConfigError(f"config must be a mogul.TrainingConfig; got {self.config!r}. Leave it out.")
         config = self.config or preset(self.preset or "default", model, self._seed, num_rows)
-        given = self._given(_TRAINING) | ({} if epochs is None else {"epochs": epochs})
+        given = self._given(self._training) | ({} if epochs is None else {"epochs": epochs})
         if "epochs" in given:
             # As the default preset does: the KL has its full weight for most of a training, however short.
             require_positive(epochs=given["epochs"])
             given["anneal_epochs"] = min(config.anneal_epochs, given["epochs"] // 5)
+        if "num_kept" in given:
+            require_positive(num_kept=given["num_kept"])
+            given.setdefault("num_starts", max(config.num_starts, given["num_kept"]))
         if held_out is not None:
             given["stopping"] = replace(config.stopping or Stopping(), held_out=held_out)
         return replace(config, **given)
@@ -144,7 +148,8 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
 
     def _parts(self, num_rows: int, num_samples: int) -> Iterator[tuple[int, slice]]:
         """Rows in parts whose draws fit in memory, each with a seed of its own."""
-        step = max(1, _NUMBERS_AT_ONCE // (num_samples * len(self.output_names_)))
+        per_row = self.fitted_.num_members * num_samples * len(self.output_names_)
+        step = max(1, _NUMBERS_AT_ONCE // per_row)
         for number, first in enumerate(range(0, num_rows, step)):
             yield self._seed + number, slice(first, first + step)
 

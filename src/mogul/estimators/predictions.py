@@ -82,7 +82,7 @@ class PredictsOutputs(RegressorMixin, GPEstimator):  # type: ignore[misc]  # sci
             draws = self.fitted_.sample_functions(matrix, n_samples, seed)
             draws = draws + self.fitted_.sample_noise(matrix, n_samples, seed)
         else:
-            draws = _drawn(self.fitted_.predict(matrix, n_samples, seed), n_samples, seed)
+            draws = self.fitted_.predict(matrix, n_samples, seed).sample_components(n_samples, seed)
         moved: Array = np.moveaxis(draws, 0, -1)
         return moved[:, 0] if self._single else moved
 
@@ -138,15 +138,6 @@ class PredictsOutputs(RegressorMixin, GPEstimator):  # type: ignore[misc]  # sci
                 f"Y must have {len(self.output_names_)} columns, as in training; got {y.values.shape[1]}. "
                 f"The columns are {', '.join(self.output_names_)}."
             )
-
-
-def _drawn(mixture: Prediction, num_samples: int, seed: int) -> Float[Array, "S N P"]:
-    """One draw from each component where each is itself a draw; else from components by their weights."""
-    if mixture.log_weight is not None:
-        return mixture.sample(num_samples, seed)
-    deviations = mixture.joint.deviations(np.sqrt(mixture.component_var), np.random.default_rng(seed))
-    result: Array = mixture.component_mean + deviations
-    return result
 
 
 def _correlations(mixture: Prediction) -> Float[Array, "N P P"]:

@@ -8,10 +8,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from mogul.data import Dataset
 from mogul.errors import ConfigError, unknown_name
-from mogul.estimators.base import BUILDING, parsed_model, seed_of
+from mogul.estimators.base import BUILDING, TRAINING, parsed_model, seed_of
 from mogul.estimators.predictions import Container, PredictsOutputs
-from mogul.estimators.rows import Rows, is_pair, share_of, with_validation
 from mogul.estimators.tables import Outputs, as_array, copies, named_dataset
+from mogul.estimators.validation import is_pair, share_of, with_validation
 from mogul.nonlinearities import Nonlinearity
 from mogul.training.choice import Choice
 from mogul.training.config import Precision, TrainingConfig
@@ -19,6 +19,7 @@ from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
 from mogul.training.held_out import group_numbers
 from mogul.training.more import train_more
+from mogul.training.rows import Rows
 from mogul.training.task import MeanChoice
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         batch_size: rows per step.
         learning_rate: Adam's, at first.
         num_starts: random starts, of which the best is trained to the end.
+        num_kept: so many of the best starts are trained to the end, and predictions are those of their mixture.
         precision: "float32" or "float64".
         mean: "linear" (the default), "paper", "zero" or "constant", as `mogul.fit` takes it.
         num_latents: the number L of GPs.
@@ -68,6 +70,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         ((20, 2), (20, 2))
     """
 
+    _training = (*TRAINING, "num_kept")
     _building = (*BUILDING, "noise")
     choice_: Choice | None
 
@@ -81,6 +84,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         batch_size: int | None = None,
         learning_rate: float | None = None,
         num_starts: int | None = None,
+        num_kept: int | None = None,
         precision: Precision | None = None,
         mean: MeanChoice | None = None,
         num_latents: int | None = None,
@@ -100,6 +104,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.num_starts = num_starts
+        self.num_kept = num_kept
         self.precision = precision
         self.mean = mean
         self.num_latents = num_latents
@@ -199,7 +204,10 @@ class MultiOutputGPRegressor(PredictsOutputs):
         return self
 
     def to_botorch(self) -> "mogul.surrogate.Surrogate":
-        """A BoTorch model for acquisition functions, in the units of training: a frozen copy of what is fitted now."""
+        """A BoTorch model for acquisition functions, in the units of training: a frozen copy of what is fitted now.
+
+        Its spread is the model's own, without what `calibrate` made of it. There is none of a mixture (`num_kept`).
+        """
         check_is_fitted(self)
         if find_spec("botorch") is None:
             raise ConfigError(

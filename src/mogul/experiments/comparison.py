@@ -19,8 +19,8 @@ from mogul.prediction import Prediction
 from mogul.row_scores import Part, RowScores, predicted_parts, row_scores
 from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
-from mogul.training.held_out import HELD_OUT_SHARE, rows_of_some_groups
 from mogul.training.presets import preset as preset_config
+from mogul.training.rows import Rows
 from mogul.training.task import MeanChoice
 
 LEAST_SQUARES, MEAN = "least squares", "mean"
@@ -33,7 +33,8 @@ Split = tuple[IntArray, IntArray]
 class Training:
     """How each model is trained: a preset, for at most so many epochs if they are given.
 
-    `options` are those of the model. Where rows have `groups`, some are held out whole, to say when to stop.
+    `options` are those of the model. Where rows have `groups`, some are held out whole, to say when to stop. A share of
+    the rows, or groups, is set aside to `calibrate` by, if it is given.
     """
 
     epochs: int | None = None
@@ -41,6 +42,7 @@ class Training:
     preset: str = "default"
     options: Mapping[str, Any] = field(default_factory=dict)
     groups: Int[IntArray, "N"] | None = None
+    calibrate: float | None = None
 
     def fit(self, data: Dataset, model: str) -> Fitted:
         """The model of this name, trained so."""
@@ -49,8 +51,16 @@ class Training:
             anneal_epochs = min(config.anneal_epochs, self.epochs // 5)
             config = replace(config, epochs=self.epochs, anneal_epochs=anneal_epochs)
         mean: MeanChoice | None = "paper" if self.preset == "paper" else None
-        held_out = None if self.groups is None else rows_of_some_groups(self.groups, HELD_OUT_SHARE, self.seed)
-        return fit(data, model, config, mean=mean, held_out=held_out, **self.options)
+        rows, held_out, aside = self.divided(data)
+        fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, **self.options)
+        return fitted if aside is None else fitted.calibrated(aside.data, aside.groups, self.seed)
+
+    def divided(self, data: Dataset) -> tuple[Rows, Int[IntArray, "W"] | None, Rows | None]:
+        """Rows to learn from, the places of those that are watched, and rows to calibrate by."""
+        rows, aside = Rows.of(data, None, self.groups), None
+        if self.calibrate is not None:
+            rows, aside = rows.set_aside(self.calibrate, self.seed)
+        return rows, rows.watched(None, self.seed), aside
 
     def on(self, rows: IntArray) -> "Training":
         """The same for some of the rows."""

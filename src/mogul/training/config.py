@@ -27,6 +27,7 @@ class TrainingConfig:
         anneal_epochs: the weight of the KL rises from 0 to 1 over so many epochs.
         num_starts: random starts; the best by training objective is trained to the end.
         start_epochs: how long each start is trained before the choice; they count towards `epochs`.
+        num_kept: so many of the best starts are trained to the end, and predictions are those of their mixture.
         expectation: `Analytic()` or `MonteCarlo(num_samples)`.
         objective: "elbo", or "predictive" for the log likelihood of predictions in place of the expected one; with
             `Analytic()`, deep models then have learnt sites in place of draws of their inner layers, 8 or `num_sites`.
@@ -48,6 +49,7 @@ class TrainingConfig:
     anneal_epochs: int = 0
     num_starts: int = 5
     start_epochs: int = 20
+    num_kept: int = 1
     expectation: Expectation = field(default_factory=Analytic)
     objective: ObjectiveName = "elbo"
     updates: tuple[Update, ...] = ()
@@ -61,7 +63,12 @@ class TrainingConfig:
             batch_size=self.batch_size,
             num_starts=self.num_starts,
             start_epochs=self.start_epochs,
+            num_kept=self.num_kept,
         )
+        if self.num_kept > self.num_starts:
+            raise ConfigError(
+                f"num_kept must be at most num_starts, {self.num_starts}; got {self.num_kept}. Give more starts."
+            )
         require_natural(anneal_epochs=self.anneal_epochs, seed=self.seed)
         if not 0 < self.learning_rate < math.inf:
             raise ConfigError(f"learning_rate must be positive and finite; got {self.learning_rate}. Try 0.03.")

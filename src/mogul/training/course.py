@@ -17,7 +17,7 @@ def best_trained(
     label: str,
     on_epoch: Callable[[EpochRecord, Model], None] | None = None,
     checkpoint: Checkpoint | None = None,
-) -> Run:
+) -> list[Run]:
     """The best of the starts, trained to the end; after Ctrl-C, the best so far as it is after its last whole epoch.
 
     Before an epoch has ended there is nothing to keep, and Ctrl-C is what it always is; so is a second one.
@@ -37,7 +37,8 @@ def best_trained(
         except KeyboardInterrupt:
             if starts.leader is None:
                 raise
-            best = _as_interrupted(starts, starts.leader, checkpoint)
+            _note_interrupt(starts, starts.leader, checkpoint)
+            best = starts.finished or [starts.leader]
         else:
             if checkpoint is not None:
                 checkpoint.save(starts)
@@ -45,7 +46,7 @@ def best_trained(
     return best
 
 
-def _as_interrupted(starts: Starts, best: Run, checkpoint: Checkpoint | None) -> Run:
+def _note_interrupt(starts: Starts, best: Run, checkpoint: Checkpoint | None) -> None:
     if checkpoint is not None:
         checkpoint.save(starts)
     best.finish()
@@ -61,7 +62,6 @@ def _as_interrupted(starts: Starts, best: Run, checkpoint: Checkpoint | None) ->
         MogulWarning,
         stacklevel=4,
     )
-    return best
 
 
 def _say_what_was_mended(starts: Starts) -> None:

@@ -15,7 +15,7 @@ from mogul.errors import ConfigError, unknown_name
 from mogul.model import Model
 from mogul.objective import Analytic
 from mogul.plan import NoiseName
-from mogul.training.choice import AUTO, best_noise
+from mogul.training.choice import AUTO, NOISES, best_noise
 from mogul.training.config import TrainingConfig
 from mogul.training.fitted import Fitted
 from mogul.training.held_out import HELD_OUT_SHARE
@@ -95,7 +95,9 @@ def fit(
 
     def trained(noise: NoiseName) -> Fitted:
         folder = None if checkpoint is None else Path(checkpoint) / noise
-        return task.trained(options | {"noise": noise}, on_epoch, folder, checkpoint_seconds)
+        unused = models.unused_options(model, noise)
+        used = {name: value for name, value in options.items() if name not in unused}
+        return task.trained(used | {"noise": noise}, on_epoch, folder, checkpoint_seconds)
 
     if choosing and task.watched is not None:
         return best_noise(trained, len(task.watched))
@@ -111,9 +113,17 @@ def _require_used(options: dict[str, Any], num_inputs: int | None, model: str) -
     noises = (AUTO, *get_args(NoiseName))
     if options.get("noise", AUTO) not in noises:
         raise unknown_name("noise", options["noise"], noises)
-    models.require_used(model, options)
+    models.require_used(model, _of_the_first(model, options) if options.get("noise") == AUTO else options)
     if num_inputs is not None and not models.Name.parse(model).latent:
         raise ConfigError(f"num_inputs is for latent inputs; got {num_inputs} for {model}. Leave it out.")
+
+
+def _of_the_first(model: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Options as the first candidate has them, without those that only another has a use for."""
+    first, *others = NOISES
+    unused = models.unused_options(model, first)
+    for_others = {option for noise in others for option in unused - models.unused_options(model, noise)}
+    return {name: value for name, value in options.items() if name not in for_others} | {"noise": first}
 
 
 def _sites(name: models.Name, config: TrainingConfig, options: dict[str, Any]) -> dict[str, int]:

@@ -17,8 +17,9 @@ from mogul.errors import ConfigError, require_positive
 from mogul.inputs import Latent
 from mogul.metrics import NUM_INNER, NUM_OUTER, Scores, score
 from mogul.model import Model
+from mogul.pooled_predictor import PooledPredictor
 from mogul.prediction import Prediction, predict
-from mogul.predictor import FittedPredictor
+from mogul.predictor import FittedPredictor, Predictor
 from mogul.training.blueprint import Blueprint
 from mogul.training.choice import Choice
 from mogul.training.held_out import group_numbers
@@ -51,9 +52,12 @@ class Fitted:
 
     def predict(self, x: Any, num_samples: int = 100, seed: int = 0) -> Prediction:
         """The predictive distribution of the outputs at x, as a mixture over `num_samples` draws."""
-        generator = torch.Generator().manual_seed(seed)
-        prediction = predict(self.model, self._standardised(x), num_samples, generator).rescaled(self.scaling.outputs)
+        prediction = self._predict(x, num_samples, seed)
         return prediction if self.calibration is None else prediction.stretched(self.calibration.stretch)
+
+    def _predict(self, x: Any, num_samples: int, seed: int) -> Prediction:
+        generator = torch.Generator().manual_seed(seed)
+        return predict(self.model, self._standardised(x), num_samples, generator).rescaled(self.scaling.outputs)
 
     def calibrated(self, data: Dataset, groups: Any = None, seed: int = 0) -> "Fitted":
         """The same model with a spread that fits these rows, and with intervals that cover: see `Calibration`.
@@ -88,26 +92,33 @@ class Fitted:
         if self.calibration is None:
             raise ConfigError(
                 "Intervals need rows that training has not seen; this model was not calibrated, or trained on since. "
-                "Give calibrate=0.2, or call calibrated(data)."
+                "Fit with calibrate=0.2 (--calibrate .2), or call calibrated(data)."
             )
         return self.calibration
 
     def sample_functions(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
         """Draws of the noise-free outputs at x, correlated over points: whole functions."""
         require_positive(num_samples=num_samples)
-        generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            draws = self.model.sample_joint(self._standardised(x), num_samples, generator)
-        functions = self.scaling.outputs.undo(draws.double().cpu().numpy())
+        functions = self._functions(x, num_samples, seed)
         if self.calibration is None:
             return functions
         mean = self.predict(x, seed=seed).mean
         result: Array = mean + self.calibration.stretch * (functions - mean)
         return result
 
+    def _functions(self, x: Any, num_samples: int, seed: int) -> Float[Array, "S N P"]:
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            draws = self.model.sample_joint(self._standardised(x), num_samples, generator)
+        return self.scaling.outputs.undo(draws.double().cpu().numpy())
+
     def sample_noise(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
         """Draws of the outputs' noise at x, for each point by itself."""
         require_positive(num_samples=num_samples)
+        noise = self._noise(x, num_samples, seed)
+        return noise if self.calibration is None else self.calibration.stretch * noise
+
+    def _noise(self, x: Any, num_samples: int, seed: int) -> Float[Array, "S N P"]:
         generator = torch.Generator().manual_seed(seed)
         rows = self._standardised(x)
         shape = torch.Size([num_samples, len(rows), len(self.output_names)])
@@ -116,14 +127,16 @@ class Fitted:
             var = (unit.square() * law.draw_var(shape, generator)).expand(shape)
             joint = law.joint(torch.zeros_like(var), unit).rescaled(self.scaling.outputs.scale)
         std = self.scaling.outputs.scale * np.sqrt(var.double().cpu().numpy())
-        stretch = 1.0 if self.calibration is None else self.calibration.stretch
-        return stretch * joint.deviations(std, np.random.default_rng(seed))
+        return joint.deviations(std, np.random.default_rng(seed))
 
     def predictor(self, num_samples: int = 32, seed: int = 0, precision: torch.dtype | None = None) -> FittedPredictor:
         """A frozen copy for quick predictions at x, in the user's units; draws are for deep models."""
-        predictor = self.model.predictor(num_samples, seed, precision)
+        predictor = self._predictor(num_samples, seed, precision)
         stretch = None if self.calibration is None else self.calibration.stretch
         return FittedPredictor(predictor, self.scaling, self.input_names, stretch)
+
+    def _predictor(self, num_samples: int, seed: int, precision: torch.dtype | None) -> Predictor | PooledPredictor:
+        return self.model.predictor(num_samples, seed, precision)
 
     def evaluate(
         self, data: Dataset, *, standardised: bool = False, num_samples: int = NUM_OUTER * NUM_INNER, seed: int = 0
@@ -144,7 +157,7 @@ class Fitted:
         self, data: Dataset, num_samples: int, seed: int = 0
     ) -> Iterator[tuple[Prediction, Float[Array, "_ P"]]]:
         """Predictions of the rows of a data set beside their outputs, in parts that fit into memory."""
-        for number, rows in enumerate(_slices(data, num_samples)):
+        for number, rows in enumerate(_slices(data, self.num_members * num_samples)):
             yield self.predict(data.x[rows], num_samples, seed + number), data.y[rows]
 
     def _standardised(self, x: Any) -> Float[torch.Tensor, "N D"]:
@@ -152,6 +165,11 @@ class Fitted:
         require_columns(matrix, self.input_names, "X")
         require_finite_inputs(matrix, names)
         return torch.as_tensor(np.ascontiguousarray(self.scaling.inputs.apply(matrix)), dtype=self._dtype)
+
+    @property
+    def num_members(self) -> int:
+        """How many models a prediction is mixed of: so many times the draws asked for are in memory."""
+        return 1
 
     @property
     def _dtype(self) -> torch.dtype:

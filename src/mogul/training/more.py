@@ -9,6 +9,7 @@ from mogul.data import Dataset
 from mogul.errors import ConfigError
 from mogul.training.course import best_trained
 from mogul.training.fitted import Fitted, FittedLatent
+from mogul.training.mixture import FittedMixture
 from mogul.training.run import Run
 from mogul.training.starts import Starts
 
@@ -31,19 +32,24 @@ def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: i
         >>> len(train_more(fitted, data, epochs=3).history.elbo)
         5
     """
+    if isinstance(fitted, FittedMixture):
+        more = [train_more(member, data, epochs, seed + place) for place, member in enumerate(fitted.members)]
+        return replace(FittedMixture.of(more), choice=fitted.choice)
     blueprint = fitted.blueprint
     config = blueprint.config if blueprint else None
     if blueprint is None or config is None or isinstance(fitted, FittedLatent):
         raise ConfigError(
             "More training needs a model with observed inputs that fit made; this one is not. Fit it anew."
         )
-    config = replace(config, epochs=config.epochs if epochs is None else epochs, anneal_epochs=0, num_starts=1)
+    config = replace(
+        config, epochs=config.epochs if epochs is None else epochs, anneal_epochs=0, num_starts=1, num_kept=1
+    )
     generator = torch.Generator().manual_seed(seed)
     batch = fitted.scaling.batch(data.in_order(fitted.input_names, fitted.output_names), config.dtype)
     known, held_out = config.stopping.split(batch) if config.stopping else (batch, None)
     history = fitted.history
     starts = Starts([Run(deepcopy(fitted.model), known, config, generator, held_out=held_out)], config)
-    run = best_trained(starts, blueprint.model)
+    (run,) = best_trained(starts, blueprint.model)
     done = len(history.elbo)
     records = [replace(record, epoch=done + record.epoch, start=history.chosen_start) for record in run.records]
     return replace(

@@ -25,17 +25,23 @@ class Starts:
         self.scores: dict[int, float] = {}  # by start: the objective at the end of its trial
         self.given_up: dict[int, str] = {}  # by start: why
         self.interrupted = False
+        self.finished: list[Run] = []  # trained to the end, best trial first
 
-    def train(self, on_epoch: OnEpoch) -> Run:
-        """Train each start for a while, and the best by training objective to the end; again, go on from there."""
+    def train(self, on_epoch: OnEpoch) -> list[Run]:
+        """Train each start for a while, and the best by training objective to the end; again, go on from there.
+
+        The best come first; there are fewer than are to be kept where too many broke down.
+        """
         for run in self.runs:
             known = self.scores.keys() | self.given_up.keys()
             if run.start not in known and self._survives(run, self._trial, on_epoch):
                 self.scores[run.start] = run.objective
-        while self.scores:
-            best = self.runs[max(self.scores, key=self.scores.__getitem__)]
+        while len(self.finished) < self.config.num_kept and (left := self._unfinished()):
+            best = max(left, key=lambda run: self.scores[run.start])
             if self._survives(best, self.config.epochs, on_epoch):
-                return best
+                self.finished.append(best)
+        if self.finished:
+            return self.finished
         *_, last = self.given_up.values()
         if len(self.runs) == 1:
             raise FitError(last)
@@ -57,7 +63,12 @@ class Starts:
     @property
     def most_epochs(self) -> int:
         """How many epochs there will be over all starts, if none ends early."""
-        return self.config.epochs + (len(self.runs) - 1) * self._trial
+        kept = min(self.config.num_kept, len(self.runs))
+        return kept * self.config.epochs + (len(self.runs) - kept) * self._trial
+
+    def _unfinished(self) -> list[Run]:
+        done = {run.start for run in self.finished}
+        return [run for run in self.runs if run.start in self.scores and run.start not in done]
 
     @property
     def _trial(self) -> int:

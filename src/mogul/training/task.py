@@ -29,6 +29,7 @@ from mogul.training.fitted import Fitted, FittedLatent
 from mogul.training.held_out import digest_of, divided
 from mogul.training.history import EpochRecord, History
 from mogul.training.inference import InferenceConfig
+from mogul.training.mixture import FittedMixture
 from mogul.training.run import Run
 from mogul.training.starts import Starts
 
@@ -65,6 +66,11 @@ class Task:
         if latent and config.stopping and (config.stopping.held_out or held_out is not None):
             raise ConfigError(
                 "held_out must be 0 with latent inputs, which belong to the rows trained on. Watch the ELBO."
+            )
+        if latent and config.num_kept > 1:
+            raise ConfigError(
+                f"num_kept must be 1 with latent inputs, which each start finds for itself; got {config.num_kept}. "
+                "Leave it out."
             )
         if not (latent or data.num_inputs):
             raise ConfigError(f"{model} needs inputs; the data have none. Give X, or fit '{model}-lvm'.")
@@ -112,9 +118,10 @@ class Task:
         starts = Starts(self._runs(batch, x, options), self.config)
         if saved is not None:
             saved.restore(starts)
-        best = best_trained(starts, self.model, on_epoch, saved)
+        kept = best_trained(starts, self.model, on_epoch, saved)
         blueprint = Blueprint.of(self.model, options, x.shape[1], self.data.num_outputs, self.config)
-        return self._fitted(best, starts.history(best), batch, blueprint.solved_by(best.solver))
+        fitted = [self._fitted(run, starts.history(run), batch, blueprint.solved_by(run.solver)) for run in kept]
+        return FittedMixture.of(fitted) if len(fitted) > 1 else fitted[0]
 
     def _identity(self, options: dict[str, Any]) -> dict[str, Any]:
         settings = {"model": self.model, "config": self.config, "mean": self.mean, "num_inputs": self.num_inputs}

@@ -1,0 +1,57 @@
+"""Several starts of one model, kept together: the mixture of what each of them says."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from mogul.arrays import Array
+from mogul.pooled_predictor import PooledPredictor
+from mogul.prediction import Prediction
+from mogul.predictor import Predictor
+from mogul.training.fitted import Fitted
+
+
+@dataclass(frozen=True)
+class FittedMixture(Fitted):
+    """The best starts of a training, best first, with equal weights; `model` is the best of them.
+
+    A prediction with S draws has S components of each member. Weights are equal since each start was trained on the
+    same objective, and what they are worth can hardly be told apart: weights by held-out density, a product over rows,
+    would give all of it to one start, and that is to choose and not to mix.
+    """
+
+    members: tuple[Fitted, ...]
+
+    @staticmethod
+    def of(members: Sequence[Fitted]) -> "FittedMixture":
+        """Of models trained on the same rows under the same scaling."""
+        best = members[0]
+        names = best.input_names, best.output_names
+        return FittedMixture(best.model, best.scaling, *names, best.history, tuple(members), blueprint=best.blueprint)
+
+    @property
+    def num_members(self) -> int:
+        """The number K of starts that were kept."""
+        return len(self.members)
+
+    def _predict(self, x: Any, num_samples: int, seed: int) -> Prediction:
+        return Prediction.pooled([member.predict(x, num_samples, seed) for member in self.members])
+
+    def _functions(self, x: Any, num_samples: int, seed: int) -> Float[Array, "S N P"]:
+        return self._by_member([member.sample_functions(x, num_samples, seed) for member in self.members], seed)
+
+    def _noise(self, x: Any, num_samples: int, seed: int) -> Float[Array, "S N P"]:
+        return self._by_member([member.sample_noise(x, num_samples, seed) for member in self.members], seed)
+
+    def _by_member(self, draws: list[Float[Array, "S N P"]], seed: int) -> Float[Array, "S N P"]:
+        """Each draw from a member at random: for the same seed the same one, be it of functions or of noise."""
+        num_samples = len(draws[0])
+        chosen = np.random.default_rng(seed).integers(len(draws), size=num_samples)
+        return np.stack(draws)[chosen, np.arange(num_samples)]
+
+    def _predictor(self, num_samples: int, seed: int, precision: torch.dtype | None) -> Predictor | PooledPredictor:
+        return PooledPredictor([member.model.predictor(num_samples, seed, precision) for member in self.members])

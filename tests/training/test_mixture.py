@@ -1,0 +1,256 @@
+"""The best starts kept together: the true mixture of what each says, in every answer."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.special import logsumexp
+
+import mogul
+from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit
+from mogul.errors import ConfigError, MogulWarning, NumericalError
+from mogul.joint import Correlated, Independent, Pooled, ScaleMixture
+from mogul.prediction import Prediction
+from mogul.training import Run
+from mogul.training.mixture import FittedMixture
+from mogul.training.more import train_more
+
+CONFIG: dict[str, Any] = {"epochs": 4, "batch_size": 12, "num_starts": 4, "start_epochs": 1, "num_kept": 3}
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-2, 2, (24, 2))
+Y = np.column_stack([10 * np.sin(2 * X[:, 0]), np.cos(X[:, 1])]) + 0.1 * RNG.standard_normal((24, 2))
+
+
+def trained(noise: str = "constant", on_epoch: Any = None, checkpoint: Path | None = None, **settings: Any) -> Any:
+    config = TrainingConfig(**(CONFIG | settings))
+    saving = {"on_epoch": on_epoch, "checkpoint": checkpoint, "checkpoint_seconds": 0.0}
+    return fit(Dataset(X, Y), "n-mogp", config, num_inducing=4, num_hidden=3, noise=noise, **saving)
+
+
+@pytest.fixture(scope="module")
+def mixture() -> FittedMixture:
+    return trained()
+
+
+def same(one: FittedMixture, two: FittedMixture) -> bool:
+    states = [[member.model.state_dict() for member in each.members] for each in (one, two)]
+    return all(torch.equal(a[name], b[name]) for a, b in zip(*states, strict=True) for name in a)
+
+
+class TestTraining:
+    """Which starts are kept."""
+
+    def test_the_best_trials_are_trained_to_the_end(self, mixture: FittedMixture) -> None:
+        frame = mixture.history.frame()
+        trial = frame[frame.epoch == 0].set_index("start").elbo.sort_values(ascending=False)
+        starts = [member.history.chosen_start for member in mixture.members]
+        assert starts == list(trial.index[:3])
+        assert frame.groupby("start").size().loc[starts].tolist() == [4, 4, 4]
+        assert frame.groupby("start").size().loc[trial.index[3]] == 1
+        alone = trained(num_kept=1)
+        np.testing.assert_array_equal(alone.predict(X).mean, mixture.members[0].predict(X).mean)
+
+    def test_one_that_breaks_down_makes_room_for_the_next(self, mixture: FittedMixture, monkeypatch: Any) -> None:
+        second, step = mixture.members[1].history.chosen_start, Run.step
+
+        def fragile(run: Run, *rest: Any) -> Any:
+            if run.start == second and run.num_steps >= 4:
+                raise NumericalError("It broke. Mend it.")
+            return step(run, *rest)
+
+        monkeypatch.setattr(Run, "step", fragile)
+        with pytest.warns(MogulWarning, match=f"Start {second + 1} was given up"):
+            starts = [member.history.chosen_start for member in trained().members]
+        assert len(starts) == 3
+        assert second not in starts
+
+    def test_ctrl_c_keeps_those_that_are_done(self, mixture: FittedMixture) -> None:
+        seen: list[Any] = []
+
+        def on_epoch(record: Any, model: Any) -> None:
+            seen.append(record)
+            if len(seen) == 4 + 3 + 3 + 1:  # trials, and two starts trained to the end
+                raise KeyboardInterrupt
+
+        with pytest.warns(MogulWarning, match="interrupted"):
+            interrupted = trained(on_epoch=on_epoch)
+        assert len(interrupted.members) == 2
+
+    @pytest.mark.parametrize("num_epochs", [3, 6, 10])
+    def test_it_goes_on_where_it_was_killed(self, mixture: FittedMixture, tmp_path: Path, num_epochs: int) -> None:
+        class Killed(BaseException):
+            pass
+
+        seen: list[Any] = []
+
+        def on_epoch(record: Any, model: Any) -> None:
+            seen.append(record)
+            if len(seen) == num_epochs:
+                raise Killed
+
+        with pytest.raises(Killed):
+            trained(on_epoch=on_epoch, checkpoint=tmp_path)
+        assert same(trained(checkpoint=tmp_path), mixture)
+
+    def test_more_training_goes_on_with_each(self, mixture: FittedMixture) -> None:
+        more = train_more(mixture, Dataset(X, Y), epochs=2)
+        assert isinstance(more, FittedMixture)
+        assert [len(member.history.elbo) for member in more.members] == [6, 6, 6]
+
+    def test_what_makes_no_sense_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match=r"num_kept must be at most num_starts, 2; got 3. Give more"):
+            TrainingConfig(num_starts=2, num_kept=3)
+        with pytest.raises(ConfigError, match="num_kept must be 1 with latent inputs"):
+            fit(Dataset(None, Y), "mogp-lvm", TrainingConfig(**CONFIG))
+
+
+class TestPredictions:
+    """Equal weights in all that it says."""
+
+    @pytest.mark.parametrize("noise", ["constant", "student-t", "low-rank"])
+    def test_densities_are_means_over_members(self, noise: str, mixture: FittedMixture) -> None:
+        pooled = mixture if noise == "constant" else trained(noise, epochs=2)
+        each = [member.predict(X, 20) for member in pooled.members]
+        whole = pooled.predict(X, 20)
+        expected = logsumexp([prediction.log_density(Y) for prediction in each], axis=0) - np.log(3)
+        np.testing.assert_allclose(whole.log_density(Y), expected, rtol=1e-9)
+        np.testing.assert_allclose(whole.cdf(Y), np.mean([prediction.cdf(Y) for prediction in each], axis=0), rtol=1e-9)
+        quantiles = whole.quantiles([0.2, 0.9])
+        np.testing.assert_allclose(whole.cdf(quantiles[0]), 0.2, atol=1e-6)
+
+    def test_moments_are_those_of_the_mixture_and_of_the_predictor(self, mixture: FittedMixture) -> None:
+        whole = mixture.predict(X, 3000)
+        np.testing.assert_allclose(whole.component_mean.mean(0), whole.mean, atol=0.1 * whole.std.max())
+        spread = whole.component_mean.var(0) + whole.component_var.mean(0)
+        np.testing.assert_allclose(np.sqrt(spread), whole.std, rtol=0.05)
+        mean, std = mixture.predictor().mean_std(X)
+        np.testing.assert_allclose(mean, whole.mean, rtol=1e-6)
+        np.testing.assert_allclose(std, whole.std, rtol=1e-6)
+        np.testing.assert_allclose(mixture.predictor().mean(X), mean, rtol=1e-9)
+
+    def test_slopes_are_those_of_the_mean(self, mixture: FittedMixture) -> None:
+        predictor, shift = mixture.predictor(), np.array([1e-5, 0.0])
+        numeric = (predictor.mean(X + shift) - predictor.mean(X - shift)) / 2e-5
+        np.testing.assert_allclose(predictor.jacobian(X)[:, :, 0], numeric, rtol=1e-4, atol=1e-6)
+
+    @pytest.mark.parametrize("kind", ["functions and noise", "sample", "sample_components"])
+    def test_draws_have_its_moments(self, mixture: FittedMixture, kind: str) -> None:
+        mean, std = mixture.predictor().mean_std(X[:3])
+        if kind == "functions and noise":
+            draws = mixture.sample_functions(X[:3], 6000) + mixture.sample_noise(X[:3], 6000)
+        else:
+            draws = getattr(mixture.predict(X[:3], 6000), kind)(6000, 1)
+        assert np.all(np.abs(draws.mean(0) - mean) < 5 * std / np.sqrt(6000))
+        np.testing.assert_allclose(draws.std(0), std, rtol=0.06)
+
+    def test_the_groups_of_the_papers_estimator_mix_all_members(self, mixture: FittedMixture) -> None:
+        scores = mixture.evaluate(Dataset(X, Y), num_samples=100)
+        assert scores.ll == pytest.approx(scores.ll_pooled, abs=0.2)
+
+
+class TestPooled:
+    """Components of several mixtures by turns."""
+
+    def joints(self) -> list[Independent]:
+        var = RNG.random((4, 5, 2)) + 0.5
+        weight = np.full((3, 5, 2), 1 / 3)
+        return [Independent(), ScaleMixture(var, RNG.random((3, 5, 2)), weight), Correlated(0.1 * RNG.random((2, 1)))]
+
+    def test_it_is_each_by_itself(self) -> None:
+        mean, var, y = RNG.standard_normal((12, 5, 2)), RNG.random((12, 5, 2)) + 0.5, RNG.standard_normal((5, 2))
+        joints, scale, rows = self.joints(), np.array([2.0, 3.0]), np.array([0, 3])
+        pooled = Pooled(tuple(joints))
+        for each, one in (
+            (pooled, lambda joint: joint),
+            (pooled.rescaled(scale), lambda joint: joint.rescaled(scale)),
+            (pooled.joined([pooled]).rows(slice(0, 5)), lambda joint: joint),
+        ):
+            got = each.log_density(y, mean, 9 * var)
+            for turn, joint in enumerate(joints):
+                expected = one(joint).log_density(y, mean[turn::3], 9 * var[turn::3])
+                np.testing.assert_allclose(got[turn::3], expected)
+        some = (
+            pooled.rows(rows)
+            .outputs(np.array([1]))
+            .log_density(y[rows][:, [1]], mean[:, rows][..., [1]], var[:, rows][..., [1]])
+        )
+        assert some.shape == (12, 2)
+        np.testing.assert_allclose(pooled.cross_cov(2), joints[2].cross_cov(2) / 3)
+
+    def test_draws_are_of_the_component_asked_for(self) -> None:
+        loud = Correlated(np.array([[1.0], [1.0]]))
+        pooled = Pooled((Independent(), loud))
+        std = np.full((20_000, 1, 2), 1.1)
+        for component, correlation in ((0, 0.0), (1, 1 / 1.21)):
+            chosen = np.full((20_000, 1), component)
+            draws = pooled.deviations(std, np.random.default_rng(0), chosen)[:, 0]
+            assert np.corrcoef(draws.T)[0, 1] == pytest.approx(correlation, abs=0.03)
+        one = Prediction(np.zeros((1, 2)), np.ones((1, 2)), np.zeros((4, 1, 2)), np.full((4, 1, 2), 1.21), joint=pooled)
+        assert np.corrcoef(one.sample(20_000, 0)[:, 0].T)[0, 1] == pytest.approx(0.5 / 1.21, abs=0.03)
+
+
+def test_weights_of_components_are_those_of_each_mixture() -> None:
+    """Learnt sites have weights of their own."""
+
+    def weighted() -> Prediction:
+        mean, var = RNG.standard_normal((4, 3, 2)), RNG.random((4, 3, 2)) + 0.5
+        log_weight = np.log(RNG.dirichlet(np.ones(4)))
+        return Prediction(mean[0], var[0], mean, var, log_weight=log_weight)
+
+    each, y = [weighted(), weighted()], RNG.standard_normal((3, 2))
+    pooled = Prediction.pooled(each)
+    expected = logsumexp([prediction.log_density(y) for prediction in each], axis=0) - np.log(2)
+    np.testing.assert_allclose(pooled.log_density(y), expected)
+    np.testing.assert_allclose(pooled.cdf(y), np.mean([prediction.cdf(y) for prediction in each], axis=0))
+    draws = pooled.sample_components(40_000, 0)
+    np.testing.assert_allclose(draws.mean(0), pooled.average(pooled.component_mean), atol=0.05)
+    np.testing.assert_allclose(pooled.stretched(np.ones(2)).log_density(y), expected)
+
+
+def regressor(**settings: Any) -> MultiOutputGPRegressor:
+    small: dict[str, Any] = {"model": "mogp", "epochs": 2, "num_inducing": 4, "num_samples": 10, "num_kept": 2}
+    return MultiOutputGPRegressor(**(small | settings))
+
+
+class TestRegressor:
+    """`num_kept`, and files."""
+
+    def test_files(self, mixture: FittedMixture, tmp_path: Path) -> None:
+        mixture.save(tmp_path / "m")
+        loaded = mogul.load(tmp_path / "m")
+        assert isinstance(loaded, FittedMixture)
+        assert same(loaded, mixture)
+        assert [member.history for member in loaded.members] == [member.history for member in mixture.members]
+        np.testing.assert_array_equal(loaded.predict(X).component_mean, mixture.predict(X).component_mean)
+
+    def test_all_answers_together(self, tmp_path: Path) -> None:
+        frame = pd.DataFrame(X, columns=["a", "b"])
+        some = regressor(calibrate=0.5, num_starts=2).fit(frame, Y)
+        assert isinstance(some.fitted_, FittedMixture)
+        mean, std = some.predict(frame, return_std=True)
+        np.testing.assert_allclose(std, some.fitted_.predict(X).std, rtol=1e-6)
+        assert some.sample_y(frame, 7).shape == some.sample_y(frame, 7, joint=True).shape == (24, 2, 7)
+        assert some.predict(frame, return_cov=True)[1].shape == (24, 2, 2)
+        assert np.isfinite(some.log_density(frame, Y)).all()
+        low, high = some.predict_interval(frame, 0.8)
+        assert ((low < mean) & (mean < high)).all()
+        some.save(tmp_path / "m")
+        loaded = MultiOutputGPRegressor.load(tmp_path / "m")
+        np.testing.assert_array_equal(loaded.predict_interval(frame, 0.8), (low, high))
+        np.testing.assert_array_equal(loaded.sample_y(frame, 7), some.sample_y(frame, 7))
+
+    def test_there_are_as_many_starts_as_are_kept(self) -> None:
+        config = regressor(num_kept=7, epochs=1).fit(X, Y).fitted_.blueprint.config  # type: ignore[union-attr]
+        assert config.num_starts == config.num_kept == 7  # type: ignore[union-attr]
+        with pytest.raises(ConfigError, match="num_kept must be at most num_starts, 1; got 2"):
+            regressor(num_starts=1).fit(X, Y)
+
+    def test_a_surrogate_is_of_one_model(self, mixture: FittedMixture) -> None:
+        pytest.importorskip("botorch")
+        from mogul.surrogate import Surrogate
+
+        with pytest.raises(ConfigError, match="must be of one model; this is a mixture of 3 starts"):
+            Surrogate.of(mixture)
