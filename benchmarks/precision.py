@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from benchmarks.robots import MODEL, robots_or_none
+from benchmarks.robots import MODEL, NOISE, robots_or_none
 from mogul.data import Dataset
 from mogul.training import fit
 from mogul.training.presets import preset
@@ -25,12 +25,12 @@ def compare(train: Dataset, test: Dataset, epochs: int = EPOCHS) -> dict[str, fl
     """Trained and used in float32; trained in float32 and used in float64 (`mixed`); all in float64."""
     config = replace(preset("default", MODEL, num_rows=train.num_rows), epochs=epochs, stopping=None)
     figures = {}
-    single = fit(train, MODEL, replace(config, precision="float32"))
+    single = fit(train, MODEL, replace(config, precision="float32"), noise=NOISE)
     figures["float32_ll"] = single.evaluate(test, standardised=True).ll
     figures["float32_seconds"] = sum(record.seconds for record in single.history.records)
     single.model.double()
     figures["mixed_ll"] = single.evaluate(test, standardised=True).ll
-    double = fit(train, MODEL, replace(config, precision="float64"))
+    double = fit(train, MODEL, replace(config, precision="float64"), noise=NOISE)
     figures["float64_ll"] = double.evaluate(test, standardised=True).ll
     figures["float64_seconds"] = sum(record.seconds for record in double.history.records)
     return figures

@@ -14,7 +14,7 @@ from mogul.data.catalogue import entry, load
 from mogul.data.grouped import GroupedData
 from mogul.model import Model
 from mogul.training import EpochRecord, TrainingConfig, fit
-from mogul.training.presets import preset
+from mogul.training.presets import default_noise, preset
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 TARGET_LL = 15.6  # what the paper's MOGP reaches on Kuka in 250 epochs
@@ -22,6 +22,7 @@ BEST_LL, BEST_MRMSE = 45.0, 0.090
 PATIENCE = 12
 DEFAULT_EPOCHS = 20
 MODEL = "n-sbgprn"
+NOISE = default_noise(MODEL, None)
 
 
 class EnoughError(Exception):
@@ -118,7 +119,7 @@ def epochs_to_target(
         target_ll=BEST_LL,
         target_mrmse=BEST_MRMSE,
         max_epochs=max_epochs,
-        **options,
+        **({"noise": NOISE} | options),
     )
     return {
         "epochs_to_target": reached.epochs,
@@ -131,7 +132,8 @@ def default_scores(
     train: Dataset, test: Dataset, config: TrainingConfig | None = None, **options: Any
 ) -> dict[str, float]:
     """LL and MRMSE of a default fit of so many epochs, by the paper's estimator, in standardised units."""
-    fitted = fit(train, MODEL, config or replace(_defaults(MODEL, train), epochs=DEFAULT_EPOCHS), **options)
+    config = config or replace(_defaults(MODEL, train), epochs=DEFAULT_EPOCHS)
+    fitted = fit(train, MODEL, config, **({"noise": NOISE} | options))
     scores = fitted.evaluate(test, standardised=True)
     return {"ll": scores.ll, "mrmse": scores.mrmse}
 

@@ -57,13 +57,18 @@ def fit(
     targets: Targets,
     inputs: Inputs = None,
     model: Annotated[
-        str, typer.Option(help="Name of a model: see mogul models.", autocompletion=complete_model)
-    ] = "n-sbgprn",
+        str | None,
+        typer.Option(
+            help="Name of a model: see mogul models; else mogp up to 2,500 rows, n-sbgprn beyond.",
+            autocompletion=complete_model,
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Model file to write.")] = Path("model.mogul"),
     noise: Annotated[
         str | None,
         typer.Option(
-            help="Kind of noise: constant, net, gp, student-t, low-rank, or auto for the best on rows held out."
+            help="Kind of noise: constant, net, gp (the default), student-t, low-rank, or auto for the best on rows "
+            "held out."
         ),
     ] = None,
     groups: Annotated[
@@ -98,7 +103,8 @@ def fit(
     """
     wanted = listed(targets, "--targets")
     given = None if inputs is None else listed(inputs, "--inputs")
-    Name.parse(model)
+    if model is not None:
+        Name.parse(model)
     require_least("--epochs", epochs, 1)
     require_least("--seed", seed, 0)
     require_share("--calibrate", calibrate)

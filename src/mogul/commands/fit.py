@@ -17,6 +17,7 @@ from mogul.families import Name
 from mogul.training.choice import Choice
 from mogul.training.fitted import Fitted
 from mogul.training.held_out import HELD_OUT_SHARE, group_numbers, rows_of_some_groups
+from mogul.training.presets import default_model
 
 # With so few rows a second fit is a matter of a minute at most.
 CHECKED_ROWS = 500
@@ -61,7 +62,7 @@ def fit_file(
     path: Path,
     targets: Sequence[str],
     inputs: Sequence[str] | None,
-    model: str,
+    model: str | None,
     out: Path,
     training: Training,
     *,
@@ -75,14 +76,14 @@ def fit_file(
         path: of the table.
         targets: columns to predict.
         inputs: columns to predict from; None for all others.
-        model: one of `mogul.families.names()`.
+        model: one of `mogul.families.names()`; None is the default for so many rows.
         out: the model file; its folder is made.
         training: how.
         groups: a column of labels: rows with the same one are held out together.
         check: whether to fit once more and compare with least squares; None does so where there are few rows.
         say: told what goes on after the model is saved.
     """
-    latent = Name.parse(model).latent
+    latent = model is not None and Name.parse(model).latent
     if latent and groups is not None:
         raise ConfigError(
             f"--groups needs a model with observed inputs, of which rows can be held out; got {model}. Leave it out."
@@ -92,6 +93,7 @@ def fit_file(
     data = training_data(table, targets, inputs, latent, groups)
     if labels is not None:
         training = replace(training, groups=group_numbers(labels, data.num_rows))
+    model = model or default_model(data.num_rows)
     splits = _splits_to_check(data, training, check) if not latent else []
     started = time.perf_counter()
     fitted = training.fit(data, model)

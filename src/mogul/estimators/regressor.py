@@ -19,6 +19,7 @@ from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
 from mogul.training.held_out import group_numbers
 from mogul.training.more import train_more
+from mogul.training.presets import default_model, default_noise
 from mogul.training.rows import Rows
 from mogul.training.task import MeanChoice
 
@@ -32,7 +33,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
     Arguments that are None are chosen by the preset, for the number of rows and outputs. Outputs may miss values (NaN).
 
     Args:
-        model: one of `mogul.models.names()` with observed inputs.
+        model: one of `mogul.models.names()` with observed inputs; None is mogp up to 2,500 rows, n-sbgprn beyond.
         preset: "default" or "paper"; None is the default.
         config: a whole `TrainingConfig` in place of a preset.
         epochs: passes over the data.
@@ -46,8 +47,9 @@ class MultiOutputGPRegressor(PredictsOutputs):
         num_hidden: the number H of hidden units.
         num_inducing: the number M of inducing points.
         nonlinearity: of the hidden units: a name, or any `Nonlinearity`.
-        noise: "constant" (the default), "net", "gp", "student-t" or "low-rank", as `mogul.models.build` has it; "auto"
-            tries constant, gp and student-t and keeps the one under which held-out rows are likeliest.
+        noise: "gp" (the default: its size depends on where a row is), "constant" (the default of the paper's preset),
+            "net", "student-t" or "low-rank", as `mogul.models.build` has it; "auto" tries constant, gp and student-t
+            and keeps the one under which held-out rows are likeliest.
         options: further options of `mogul.models.build`, by name.
         calibrate: share of the rows, or of the groups where there are any, that are set aside to calibrate by after
             training: 0.2, say. The spread of predictions is made to fit them, and there is `predict_interval`.
@@ -76,7 +78,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
 
     def __init__(
         self,
-        model: str = "n-sbgprn",
+        model: str | None = None,
         *,
         preset: str | None = None,
         config: TrainingConfig | None = None,
@@ -153,7 +155,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
         epochs: Any = None,
         **saving: Any,
     ) -> "MultiOutputGPRegressor":
-        model = parsed_model(self.model, latent=False)
+        if self.model is not None:
+            parsed_model(self.model, latent=False)
         options = self._build_options()
         share, aside = share_of(validation), share_of(self.calibrate, "calibrate", otherwise="")
         if is_pair(validation) and groups is not None:
@@ -167,6 +170,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
         if aside is not None:
             rows, calibrating = rows.set_aside(aside, self._seed)
         data, held_out = rows.data, rows.watched(share, self._seed)
+        model = default_model(data.num_rows) if self.model is None else self.model
+        options = {"noise": default_noise(model, self.preset)} | options
         config = self._training_config(model, data.num_rows, share if numbers is None else None, epochs)
         if is_pair(validation):
             data, held_out = with_validation(data, self._own_rows(*validation))

@@ -19,6 +19,7 @@ from mogul.prediction import Prediction
 from mogul.row_scores import Part, RowScores, predicted_parts, row_scores
 from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
+from mogul.training.presets import default_noise
 from mogul.training.presets import preset as preset_config
 from mogul.training.rows import Rows
 from mogul.training.task import MeanChoice
@@ -33,8 +34,9 @@ Split = tuple[IntArray, IntArray]
 class Training:
     """How each model is trained: a preset, for at most so many epochs if they are given.
 
-    `options` are those of the model. Where rows have `groups`, some are held out whole, to say when to stop. A share of
-    the rows, or groups, is set aside to `calibrate` by, if it is given.
+    `options` are those of the model; its noise is the default's, where they name none. Where rows have `groups`, some
+    are held out whole, to say when to stop. A share of the rows, or groups, is set aside to `calibrate` by, if it is
+    given.
     """
 
     epochs: int | None = None
@@ -52,7 +54,8 @@ class Training:
             config = replace(config, epochs=self.epochs, anneal_epochs=anneal_epochs)
         mean: MeanChoice | None = "paper" if self.preset == "paper" else None
         rows, held_out, aside = self.divided(data)
-        fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, **self.options)
+        options = {"noise": default_noise(model, self.preset)} | dict(self.options)
+        fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, **options)
         return fitted if aside is None else fitted.calibrated(aside.data, aside.groups, self.seed)
 
     def divided(self, data: Dataset) -> tuple[Rows, Int[IntArray, "W"] | None, Rows | None]:

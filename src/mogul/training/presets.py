@@ -6,6 +6,7 @@ from typing import Literal, get_args
 from mogul.errors import unknown_name
 from mogul.models import Name
 from mogul.objective import Analytic, Expectation, MonteCarlo
+from mogul.plan import NoiseName
 from mogul.training.config import TrainingConfig
 from mogul.training.stopping import Stopping
 from mogul.training.updates import NoiseUpdate
@@ -19,6 +20,24 @@ _STEPS, _MIN_EPOCHS, _MAX_EPOCHS = 600, 20, 200
 _MILESTONES, _DECAY = tuple(0.1 * tenth for tenth in range(2, 10)), 0.65
 # Beyond so many rows random starts hardly differ, and single precision is as good (docs/performance.md) and faster.
 _FEW_ROWS = 2500
+
+
+def default_model(num_rows: int) -> str:
+    """The model of someone who names none: nets pay with many rows, and overfit few (docs/defaults.md).
+
+    >>> default_model(200), default_model(20_000)
+    ('mogp', 'n-sbgprn')
+    """
+    return "mogp" if num_rows <= _FEW_ROWS else "n-sbgprn"
+
+
+def default_noise(model: str, preset: str | None) -> NoiseName:
+    """The noise of someone who names none: one that knows where it is, but for the paper's protocol and latent inputs.
+
+    >>> default_noise("mogp", None), default_noise("mogp", "paper")
+    ('gp', 'constant')
+    """
+    return "constant" if preset == "paper" or Name.parse(model).latent else "gp"
 
 
 def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000) -> TrainingConfig:
