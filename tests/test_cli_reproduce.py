@@ -1,11 +1,11 @@
 """`mogul reproduce`: killed and started again, side by side and one by one, the results are the same."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,16 +16,28 @@ from mogul.experiments.registry import EXPERIMENTS, experiment
 from small_jobs import small
 from terminal import Outcome, assert_refused, command
 
-# Of few rows, in a process of its own; the data are drawn there and sent to the workers.
-SCRIPT = """
-import sys
-from mogul.experiments import synthetic
-synthetic.NUM_TRAIN, synthetic.NUM_TEST = 60, 40
+NUM_TRAIN, NUM_TEST = 60, 40
+SMALL = ["synthetic", "--splits", "1", "--epochs", "2", "--no-linear", "--baselines", "mean"]
+NUM_MODEL_JOBS = 2
+# The same few rows in a process that never ends its second model.
+SCRIPT = f"""
+import time
+from dataclasses import replace
+from mogul.experiments import synthetic, work
+synthetic.NUM_TRAIN, synthetic.NUM_TEST = {NUM_TRAIN}, {NUM_TEST}
+config, fit, fitted = synthetic.config, work.fit, []
+synthetic.config = lambda seed: replace(config(seed), num_starts=1)
+
+def fit_once(*arguments, **options):
+    if fitted:
+        time.sleep(600)
+    fitted.append(fit(*arguments, **options))
+    return fitted[0]
+
+work.fit = fit_once
 from mogul.cli import main
 main()
 """
-SMALL = ["reproduce", "synthetic", "--splits", "2", "--epochs", "2", "--no-linear", "--baselines", "mean"]
-NUM_MODEL_JOBS = 4
 
 
 @pytest.fixture
@@ -43,51 +55,64 @@ def arm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EXPERIMENTS, "regression", small(experiment("regression")))
 
 
-def start(*words: str) -> subprocess.Popen[str]:
-    call = [sys.executable, "-c", SCRIPT, *SMALL, *words]
-    return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+@pytest.fixture
+def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The synthetic experiment on a few rows, from one start."""
+    config = synthetic.config
+    monkeypatch.setattr(synthetic, "NUM_TRAIN", NUM_TRAIN)
+    monkeypatch.setattr(synthetic, "NUM_TEST", NUM_TEST)
+    monkeypatch.setattr(synthetic, "config", lambda seed: replace(config(seed), num_starts=1))
 
 
 def models_done(folder: Path) -> int:
     return sum("mogp" in path.name for path in (folder / "jobs").glob("*.json"))
 
 
-def test_killed_half_way_and_started_again_it_ends_as_an_undisturbed_run(
-    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process = start("--out", str(tmp_path / "killed"), "--jobs", "1")
+@pytest.mark.usefixtures("few_rows")
+def test_killed_half_way_and_started_again_it_ends_as_an_undisturbed_run(run, tmp_path: Path) -> None:
+    call = [sys.executable, "-c", SCRIPT, "reproduce", *SMALL, "--out", str(tmp_path / "killed"), "--jobs", "1"]
+    process = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while models_done(tmp_path / "killed") == 0:
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert 0 < models_done(tmp_path / "killed") < NUM_MODEL_JOBS
+    assert models_done(tmp_path / "killed") == 1
     assert not (tmp_path / "killed" / "results.csv").exists()
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "killed" / "jobs").glob("*.json")}
-    # The rest two at a time, in processes of their own.
-    again = start("--out", str(tmp_path / "killed"), "--jobs", "2")
-    printed, errors = again.communicate(timeout=300)
-    assert again.returncode == 0, errors
-    assert "N-MOGP" in printed
+    again = run(*SMALL, "--out", "killed", "--jobs", "1")
+    assert again.code == 0, again.err
+    assert "N-MOGP" in again.out
+    assert models_done(tmp_path / "killed") == NUM_MODEL_JOBS
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())  # what was done was not redone
-    # Undisturbed, one by one, in this process.
-    monkeypatch.setattr(synthetic, "NUM_TRAIN", 60)
-    monkeypatch.setattr(synthetic, "NUM_TEST", 40)
-    assert run(*SMALL[1:], "--out", "whole", "--jobs", "1").code == 0
-    for name in ("results.csv", "summary.csv"):
-        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    written = {path.name for path in (tmp_path / "whole").iterdir()}
+    assert_as_undisturbed(run, tmp_path / "killed")
+    written = {path.name for path in (tmp_path / "killed").iterdir()}
     assert {"jobs", "results.csv", "summary.csv", "timings.csv", "tables.md", "tables.tex"} <= written
+
+
+@pytest.mark.usefixtures("few_rows")
+def test_side_by_side_in_processes_of_their_own_jobs_give_the_same(run, tmp_path: Path) -> None:
+    assert run(*SMALL, "--out", "both", "--jobs", "2").code == 0
+    assert_as_undisturbed(run, tmp_path / "both")
+
+
+def assert_as_undisturbed(run, folder: Path) -> None:
+    """The same tables as those of jobs one by one in this process."""
+    assert run(*SMALL, "--out", "whole", "--jobs", "1").code == 0
+    for name in ("results.csv", "summary.csv"):
+        assert (folder / name).read_bytes() == (folder.parent / "whole" / name).read_bytes()
 
 
 @pytest.mark.usefixtures("arm")
 def test_a_run_prints_its_table_and_writes_its_records(run, tmp_path: Path) -> None:
-    outcome = run("regression", "--models", "mogp", "--epochs", "1", "--jobs", "1", "--out", "here")
+    chosen = ["--models", "mogp,mogp+linear+gp-noise", "--baselines", "least-squares,neighbours"]
+    outcome = run("regression", *chosen, "--epochs", "1", "--jobs", "1", "--out", "here")
     assert outcome.code == 0, outcome.err
-    for part in ("least squares", "MOGP + linear", "the paper's LL", "15.64 ± 0.40", "Noise floor: ", "results.csv"):
+    for part in ("least squares", "MOGP + linear", "the paper's LL", "15.64 ± 0.40", "Noise floor: sd", "results.csv"):
         assert part in outcome.out
     records = [json.loads(path.read_text()) for path in (tmp_path / "here" / "jobs").glob("*.json")]
-    assert {"MOGP", "MOGP + linear", "least squares"} <= {record["label"] for record in records}
+    ours = {"MOGP", "MOGP + linear", "MOGP + linear + GP noise"}
+    assert {record["label"] for record in records} == {*ours, "least squares", "k nearest neighbours"}
     for record in records:
         assert record["error"] is None
         assert {"mogul", "torch", "gpytorch", "numpy"} <= set(record["versions"])
@@ -169,6 +194,7 @@ def test_help_says_what_can_be_asked_for(run) -> None:
     for option in (
         "--preset",
         "--models",
+        "--noises",
         "--datasets",
         "--splits",
         "--seeds",

@@ -9,6 +9,7 @@ import pytest
 import mogul.reproduce
 from mogul import cli
 from mogul.errors import ConfigError, DataError, UnknownNameError
+from mogul.experiments.baselines import BASELINES
 from mogul.experiments.registry import EXPERIMENTS, experiment
 from mogul.experiments.request import Request
 from mogul.experiments.split_choice import SplitChoice
@@ -79,6 +80,13 @@ def test_jobs_are_a_product() -> None:
     assert {job.seed for job in jobs} == {0, 4}
     assert {(job.training.seed, job.seed) for job in jobs if job.training} == {(0, 0), (4, 4)}
     assert len({job.slug for job in jobs}) == len(jobs)
+
+
+def test_all_baselines_that_suit_the_data_are_run_unless_named() -> None:
+    jobs = [job.model for job, _ in tasks(small(experiment("regression")), models=("none",))]
+    assert jobs == [name for name in BASELINES if name != "persistence"]  # the state is not among the inputs
+    jobs = [job.model for job, _ in tasks(small(experiment("unsupervised")), models=("none",))]
+    assert jobs == ["pca", "mean"]
 
 
 def test_quick_jobs_come_first() -> None:

@@ -77,7 +77,7 @@ def test_a_sweep_has_a_column_for_what_is_swept_and_training_scores_one_of_their
     records = [record("MOGP", 0, settings={"num_train": n}, metrics={"train_ll": 3.0}, **sweep) for n in (1000, 250)]
     table = only(records)
     assert table.headings[:2] == ["model", "setting"]
-    assert [row[1] for row in table.sections["models"]] == ["num_train=250", "num_train=1000"]
+    assert [row[1] for row in table.sections["models"]] == ["N = 250", "N = 1000"]
     assert "training LL" in table.headings
 
 

@@ -8,6 +8,7 @@ from mogul.data.catalogue import CATALOGUE
 from mogul.experiments.paper import Published, published
 from mogul.experiments.record import Record
 from mogul.experiments.registry import EXPERIMENTS
+from mogul.report.leaderboard import describe_settings
 from mogul.report.noise_floors import describe_floors
 from mogul.report.results import in_order
 from mogul.report.summary import split_kind
@@ -60,7 +61,8 @@ def _table_of(records: Sequence[Record]) -> ExperimentTable:
     sections: dict[str, list[list[str]]] = {}
     for some in rows.values():
         section = "baselines" if some[0].kind == "baseline" else "models"
-        cells = [some[0].label, *([some[0].setting] if swept else []), *_cells(some, scores)]
+        setting = describe_settings(some[0].settings)
+        cells = [some[0].label, *([setting] if swept else []), *_cells(some, scores)]
         sections.setdefault(section, []).append(cells + (_paper_cells(some) if with_paper else []))
     headings = ["model", *(["setting"] if swept else []), *(_HEADINGS[name] for name in scores), "seconds"]
     return ExperimentTable(_title(records), headings + _PAPER_HEADINGS * with_paper, sections, _note(records))

@@ -1,7 +1,7 @@
 """Jobs gathered into tables: one for each experiment, data set and kind of split, one line for each label."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -88,7 +88,7 @@ class Line:
     @property
     def settings_label(self) -> str:
         """What a sweep varies, in words: "H = 8"."""
-        return ", ".join(f"{SIGNS.get(name, name)} = {value}" for name, value in self.settings)
+        return describe_settings(dict(self.settings))
 
     @property
     def first(self) -> Record | None:
@@ -184,6 +184,15 @@ class Board:
         """The line of this kind with the highest score."""
         known = [line for line in self.lines if line.kind == kind and metric in line.scores]
         return max(known, key=lambda line: line.scores[metric].mean, default=None)
+
+
+def describe_settings(settings: Mapping[str, Any]) -> str:
+    """What a sweep varies, for a reader.
+
+    >>> describe_settings({"num_hidden": 8})
+    'H = 8'
+    """
+    return ", ".join(f"{SIGNS.get(name, name)} = {value}" for name, value in settings.items())
 
 
 def boards(records: Sequence[Record], paper: Sequence[PaperFigure]) -> list[Board]:

@@ -135,14 +135,16 @@
       if (!lines.length) return { missing: "None of these is trained by steps." };
       const axis = board.chosen.axis;
       const traces = lines.map((each) => ({
-        x: each.job.curve[axis], y: each.job.curve.elbo, name: each.job.name, mode: "lines", line: line(each, c),
+        x: each.job.curve[axis], y: each.job.curve.elbo, name: each.job.name, line: line(each, c),
+        mode: each.job.curve.elbo.length < 3 ? "lines+markers" : "lines",
       }));
       // The first steps are so far below that they would flatten all that follows.
       const later = lines.map(({ job: { curve: { elbo } } }) => elbo.slice(Math.floor(elbo.length / 8))).flat()
         .filter((value) => value !== null);
       const [low, high] = [Math.min(...later), Math.max(...later)];
+      const whole = axis === "epoch" && Math.max(...lines.map(({ job: { curve } }) => curve.epoch.at(-1))) <= 10;
       const layout = {
-        xaxis: { title: { text: axis === "epoch" ? "epoch" : "seconds" } },
+        xaxis: { title: { text: axis === "epoch" ? "epoch" : "seconds" }, ...(whole ? { dtick: 1 } : {}) },
         yaxis: { title: { text: "ELBO" }, range: [low - 0.05 * (high - low), high + 0.05 * (high - low)] },
       };
       const own = board.data.jobs[board.chosen.job].curve ? "" : "The model chosen is not trained by steps.";
