@@ -14,6 +14,8 @@ from mogul.training import FittedLatent, NoiseUpdate
 # Long fits, whose lines quicker tests run too: tracing them would cost as much again.
 pytestmark = pytest.mark.no_cover
 
+# Of mogp-lvm's, 350 are the fewest tried that leave a margin; n-sbgprn-lvm's error after 250 was 0.04.
+EPOCHS = {"mogp-lvm": 350, "n-sbgprn-lvm": 250}
 FOLDER = Path(os.environ.get("MOGUL_DATA", Path(__file__).parents[3] / "shared" / "data")) / "oil-flow"
 
 
@@ -42,7 +44,7 @@ def test_classes_are_further_apart_than_in_principal_components(
     # The best-looking of nine settings tried for mogp-lvm, judged by this very error: an optimistic figure.
     # With 80 epochs, four GPs and a rate of 0.03 its error was 0.347, twice that of principal components.
     config = TrainingConfig(
-        epochs=350,
+        epochs=EPOCHS[name],
         batch_size=250,
         learning_rate=0.05,
         num_starts=1,

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import signal
 import time
 import warnings
 from multiprocessing.synchronize import Event
@@ -41,9 +42,15 @@ def waves() -> Dataset:
 def begin(function: Any, *arguments: Any) -> tuple[Any, Event]:
     """Start a training; the event is set when its first epoch has ended."""
     begun = CONTEXT.Event()
-    process = CONTEXT.Process(target=function, args=(begun, *arguments), daemon=True)
+    process = CONTEXT.Process(target=_heeding_ctrl_c, args=(function, begun, *arguments), daemon=True)
     process.start()
     return process, begun
+
+
+def _heeding_ctrl_c(function: Any, *arguments: Any) -> None:
+    """Programs that a shell starts in the background are born deaf to it, and so are their children."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    function(*arguments)
 
 
 def train(begun: Event, out: Path, folder: Path | None) -> None:

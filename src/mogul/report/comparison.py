@@ -11,9 +11,13 @@ from rich.table import Table
 from mogul.commands.compare import Comparison
 from mogul.experiments.comparison import Entry
 from mogul.files import write_whole
+from mogul.heads.noise import NOISE_FLOOR
 from mogul.metrics import LEVELS
 
-UNITS = "In units of each output's standard deviation in training; ± is one standard error over rows."
+UNITS = (
+    "In units of each output's standard deviation in training; ± is one standard error over rows. "
+    f"Models have GP noise of at least {NOISE_FLOOR:g} such units, least squares and the mean a constant one."
+)
 _TERMINAL_LEVELS = (0.8, 0.95)  # all of them would not fit into a line
 
 
