@@ -36,7 +36,7 @@ demo: $(VENV)/installed-runtime
 
 # Two processes of one thread each: on two cores that beats one process of two threads.
 test: $(VENV)/installed-dev
-	cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing
+	cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term-missing
 
 # Apart from `test`: a machine may have no browser, and installing one needs its administrator.
 $(VENV)/installed-browser: $(VENV)/installed-dev

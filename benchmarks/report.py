@@ -122,6 +122,9 @@ A tighter prior on the weights of the mixing net (standard deviation 0.3 or 0.1,
 change the course by less than 0.1, and dropout of 10 % does not help. Noise set anew on held-out stretches of the
 training trajectories lowers LL by a nat: ends of trajectories are noisier than the rest.
 
+No size was found from which the Krylov solver (CIQ) pays: it takes 41 times as long as Cholesky with 200 inducing
+points, 83 times with 400, and about 99 times with 1,000 (one GP, 200 points); larger ones did not end in five minutes.
+
 The frozen predictor under `torch.compile`: 21 s to compile, and a row then takes longer than without (754 µs beside
 418, one thread, a busy machine); exported and compiled ahead of time it takes as long as without (557 beside 589).
 Products with a matrix of some megabytes, which no compiler makes smaller, are most of a row's time.

@@ -23,7 +23,8 @@ def main(
     X = torch.as_tensor(rng.random((num_start, 2)))
     Y = problem(X)
     for number in range(num_rounds):
-        regressor = mogul.MultiOutputGPRegressor("mogp", num_latents=2, num_starts=1, epochs=epochs)
+        # A dozen values of a function without noise do not say how noise varies.
+        regressor = mogul.MultiOutputGPRegressor("mogp", num_latents=2, num_starts=1, epochs=epochs, noise="constant")
         surrogate = regressor.fit(X, Y).to_botorch()
         acquisition = qLogNoisyExpectedHypervolumeImprovement(surrogate, problem.ref_point.tolist(), X_baseline=X)
         new, _ = optimize_acqf(

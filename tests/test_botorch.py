@@ -199,7 +199,7 @@ def optimise(problem, num_start, num_rounds, seed):
     X = bounds[0] + (bounds[1] - bounds[0]) * torch.as_tensor(np.random.default_rng(seed).random((num_start, 2)))
     Y = problem(X)
     for round_ in range(num_rounds):
-        regressor = mogul.MultiOutputGPRegressor("mogp", epochs=60, num_starts=1, num_latents=2)
+        regressor = mogul.MultiOutputGPRegressor("mogp", epochs=60, num_starts=1, num_latents=2, noise="constant")
         surrogate = regressor.fit(X.numpy(), Y.numpy()).to_botorch()
         acquisition = qLogNoisyExpectedHypervolumeImprovement(
             surrogate,

@@ -170,3 +170,10 @@ def test_new_rows_must_have_the_outputs_of_training(circle: tuple[FittedLatent, 
     for method in (fitted.infer, fitted.reconstruct, fitted.log_evidence_bound):
         with pytest.raises(ShapeError, match="Y must have 5 columns, as in training; got 1"):
             method(y[:, :1])
+
+
+def test_a_bound_in_parts_is_the_bound(circle: tuple[FittedLatent, np.ndarray], monkeypatch: pytest.MonkeyPatch):
+    fitted, y = circle
+    whole = fitted.log_evidence_bound(y, 400)
+    monkeypatch.setattr("mogul.training.inference._NUMBERS_AT_ONCE", 1)
+    np.testing.assert_allclose(fitted.log_evidence_bound(y, 400), whole, atol=1.0)  # other draws

@@ -17,6 +17,7 @@ from mogul.objective import Analytic, Elbo
 from mogul.output_mean import ZeroMean
 from mogul.plan import NoiseName
 from mogul.priors import ConstantMean, IndependentGPs, LinearMean
+from mogul.priors.means import principal_directions
 from mogul.training import Run, TrainingConfig
 
 both_models = pytest.mark.parametrize("name", ["mogp", "n-mogp"])
@@ -182,6 +183,15 @@ class TestLayers:
     def test_inner_layers_have_the_inner_mean(self):
         model = build("dgp", layers=self.layers, inner_mean="linear", latent_mean="zero")
         assert [type(layer.mean) for layer in model.prior.layers] == [LinearMean, LinearMean, ConstantMean]
+
+    def test_a_linear_mean_starts_at_the_principal_directions_of_what_is_below_it(self):
+        x = points() * torch.tensor([10.0, 1.0, 0.1], dtype=torch.float64)
+        first, second, _ = (
+            layer.mean for layer in build("dgp", x=x, layers=self.layers, inner_mean="linear").prior.layers
+        )
+        torch.testing.assert_close(first.weights, principal_directions(x, first.weights.shape[1]))
+        below = x @ first.weights.detach()
+        torch.testing.assert_close(second.weights, principal_directions(below, second.weights.shape[1]))
 
     @pytest.mark.parametrize("layer", [(0, 5), (2, 0), (2, -1), (1.5, 3)])
     def test_a_bad_size_is_refused_with_its_layer(self, layer, monkeypatch: pytest.MonkeyPatch):

@@ -27,7 +27,7 @@ from mogul.cli_options import (
     require_new_file,
     require_share,
 )
-from mogul.families import FAMILIES, Name
+from mogul.families import Name, names
 
 app = typer.Typer()
 STANDARD_OUTPUT = Path("-")
@@ -40,8 +40,19 @@ def models(json_: Json = False) -> None:
     Example: mogul models
     """
     if json_:
+        parsed = {name: Name.parse(name) for name in names()}
         print_json(
-            [{"name": name, "what": each.description, "equation": each.equation} for name, each in FAMILIES.items()]
+            [
+                {
+                    "name": name,
+                    "what": each.recipe.description,
+                    "equation": each.recipe.equation,
+                    "family": each.family,
+                    "deep_kernel": each.deep_kernel,
+                    "latent": each.latent,
+                }
+                for name, each in parsed.items()
+            ]
         )
         return
     from rich.console import Console

@@ -105,11 +105,18 @@ class Plan:
         gps = IndependentGPs(kernel, points, num_latents, mean=start, white_noise=white_noise, solver=self.solver)
         return randomise(gps, self.generator, spread=0.1, scale=0.1)
 
-    def _next_layer(self, num_inputs: int, num_latents: int, num_inducing: int, mean: MeanName) -> IndependentGPs:
-        """GPs with inducing points of their own, which start at random: what they live on is not known yet."""
+    def _next_layer(
+        self, below: Float[Tensor, "N E"], num_latents: int, num_inducing: int, mean: MeanName
+    ) -> IndependentGPs:
+        """GPs with inducing points of their own, which start at random: what they live on is not known yet.
+
+        A linear mean starts at the principal directions of the means of the layer below.
+        """
+        num_inputs = below.shape[-1]
         points = torch.randn((num_latents, num_inducing, num_inputs), generator=self.generator).to(self.x)
         kernel = rbf(num_inputs, num_latents, ard=not self.latent)
-        gps = IndependentGPs(kernel, points, num_latents, mean=mean, solver=self.solver)
+        start = mean_by_name(mean, below, num_latents)
+        gps = IndependentGPs(kernel, points, num_latents, mean=start, solver=self.solver)
         return randomise(gps, self.generator, spread=0.1, scale=0.1)
 
     def deep_gps(self, mean: MeanName) -> DeepGPs:
@@ -117,10 +124,10 @@ class Plan:
         outer = self.latent_mean or mean
         means = [self.inner_mean or outer] * (len(self.layers) - 1) + [outer]
         layers = [self._first_layer(*self.layers[0], means[0])]
-        for (below, _), (num_latents, num_inducing), chosen in zip(
-            self.layers[:-1], self.layers[1:], means[1:], strict=True
-        ):
+        below = layers[0].mean(self.x).detach()
+        for (num_latents, num_inducing), chosen in zip(self.layers[1:], means[1:], strict=True):
             layers.append(self._next_layer(below, num_latents, num_inducing, chosen))
+            below = layers[-1].mean(below).detach()
         if self.num_sites is None:
             return DeepGPs(*layers)
         inner = [num_latents for num_latents, _ in self.layers[:-1]]

@@ -226,7 +226,8 @@ class TestFitted:
         assert np.isfinite(fitted.log_evidence_bound(data().y, 30)).all()
 
     def test_an_estimator_asks_the_mixture(self):
-        regressor = MultiOutputGPRegressor("dgp", config=PREDICTIVE, options={"num_sites": 2, "num_top_latents": 2})
+        options = {"num_sites": 2, "num_top_latents": 2}
+        regressor = MultiOutputGPRegressor("dgp", config=PREDICTIVE, noise="constant", options=options)
         y = small_batch().y.numpy()
         regressor.fit(data().x, y).partial_fit(data().x, y, epochs=2)
         mean, cov = regressor.predict(data().x, return_cov=True)

@@ -13,6 +13,9 @@ from mogul.metrics import coverage
 from mogul.training import Fitted, NoiseUpdate
 
 # So many rows that means are known to a hundredth of the noise: with a quarter of them, their errors alone fail a test.
+# Long fits, whose lines quicker tests run too; one process makes them, for all tests of this file.
+pytestmark = [pytest.mark.no_cover, pytest.mark.xdist_group("planted noise")]
+
 NUM_TRAIN, NUM_TEST, NUM_OUTPUTS, DOF = 16_000, 5000, 2, 3.0
 SIZES = {"gp": {"num_noise_latents": 2, "num_noise_inducing": 10}, "low-rank": {"noise_rank": 1}}
 LOADINGS = np.array([[0.3], [-0.2]])

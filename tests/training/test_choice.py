@@ -11,10 +11,11 @@ from scipy.stats import norm
 
 import mogul
 from mogul import Dataset, TrainingConfig, fit
-from mogul.errors import ConfigError, FitError, MogulWarning
+from mogul.errors import ConfigError, DataError, FitError, MogulWarning
 from mogul.training import Fitted, Run, Stopping
 from mogul.training.choice import NOISES, best_noise
 from mogul.training.held_out import divided, group_numbers, rows_of_some_groups
+from mogul.training.more import train_more
 from mogul.training.updates import NoiseUpdate
 
 CONFIG = TrainingConfig(epochs=2, batch_size=20, num_starts=1, stopping=Stopping())
@@ -56,6 +57,12 @@ class TestHeldOut:
             beside.model.mean.state_dict()["weights"], alone.model.mean.state_dict()["weights"]
         )
         assert beside.history.elbo == alone.history.elbo
+
+    def test_they_must_know_something(self):
+        data = waves()
+        data.y[HELD_OUT] = np.nan
+        with pytest.raises(DataError, match="Held-out rows must have known outputs; the 6 held out have none"):
+            fit(data, "mogp", CONFIG, held_out=HELD_OUT)
 
     def test_their_likelihood_is_that_of_a_row(self):
         fitted = trained()
@@ -193,6 +200,28 @@ class TestChoice:
         assert (choice.candidates[1].ll, choice.candidates[1].failure) == (None, "It broke. Mend it.")
         with pytest.raises(FitError, match="It broke"):
             best_noise(train, 6, ["gp"])
+
+    def test_ctrl_c_before_an_epoch_has_ended_keeps_those_before(self):
+        def train(noise: str) -> Fitted:
+            if noise == "gp":
+                raise KeyboardInterrupt
+            return trained(noise=noise)
+
+        with pytest.warns(MogulWarning, match="gp was interrupted before its first epoch ended"):
+            choice = best_noise(train, 6).choice
+        assert choice is not None
+        assert [candidate.noise for candidate in choice.candidates] == ["constant"]
+        with pytest.raises(KeyboardInterrupt):
+            best_noise(train, 6, ["gp"])
+
+    def test_more_training_learns_from_all_rows_given(self):
+        auto = trained(noise="auto", held_out=None)
+        assert auto.choice is not None
+        assert len(train_more(auto, waves().rows(np.arange(1)), epochs=1).history.elbo) == len(auto.history.elbo) + 1
+
+    def test_latent_inputs_have_no_rows_to_choose_by(self):
+        with pytest.raises(ConfigError, match=r"noise='auto' needs rows to hold out.*mogp-lvm\. Name a noise"):
+            fit(waves().without_inputs(), "mogp-lvm", CONFIG, noise="auto")
 
     def test_ctrl_c_ends_the_choice(self, monkeypatch: pytest.MonkeyPatch):
         step = Run.step

@@ -14,7 +14,7 @@ from mogul.data.formats import read_table
 from mogul.errors import ConfigError, DataError
 from mogul.experiments.comparison import Leaderboard, Split, Training, compare, holdout, require_known_outputs
 from mogul.families import Name
-from mogul.training.choice import Choice
+from mogul.training.choice import AUTO, Choice
 from mogul.training.fitted import Fitted
 from mogul.training.held_out import HELD_OUT_SHARE, group_numbers, rows_of_some_groups
 from mogul.training.presets import default_model
@@ -84,16 +84,14 @@ def fit_file(
         say: told what goes on after the model is saved.
     """
     latent = model is not None and Name.parse(model).latent
-    if latent and groups is not None:
-        raise ConfigError(
-            f"--groups needs a model with observed inputs, of which rows can be held out; got {model}. Leave it out."
-        )
+    if latent:
+        _refuse_held_out(str(model), groups, training)
     table = read_table(path)
     labels = None if groups is None else group_labels(table, groups, [*targets, *(inputs or [])])
     data = training_data(table, targets, inputs, latent, groups)
     if labels is not None:
         training = replace(training, groups=group_numbers(labels, data.num_rows))
-    model = model or default_model(data.num_rows)
+    model = model or default_model(training.divided(data)[0].data.num_rows)
     splits = _splits_to_check(data, training, check) if not latent else []
     started = time.perf_counter()
     fitted = training.fit(data, model)
@@ -105,6 +103,21 @@ def fit_file(
         say(f"Saved {out}. Fitting once more, beside least squares, on four fifths of the rows (--no-check does not).")
         checked = Check(len(splits[0][1]), compare(data, [model], splits, training))
     return _summary(path, out, model, data, fitted, seconds, checked)
+
+
+def _refuse_held_out(model: str, groups: str | None, training: Training) -> None:
+    """Latent inputs belong to the rows trained on: there are none to predict other rows from."""
+    given = {
+        "--groups": groups is not None,
+        "--noise auto": training.options.get("noise") == AUTO,
+        "--calibrate": training.calibrate is not None,
+    }
+    for option, is_given in given.items():
+        if is_given:
+            raise ConfigError(
+                f"{option} needs a model with observed inputs, of which rows can be held out; got {model}. "
+                "Leave it out."
+            )
 
 
 def _splits_to_check(data: Dataset, training: Training, wanted: bool | None) -> list[Split]:

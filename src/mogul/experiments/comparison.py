@@ -48,12 +48,12 @@ class Training:
 
     def fit(self, data: Dataset, model: str) -> Fitted:
         """The model of this name, trained so."""
-        config = preset_config(self.preset, model, self.seed, data.num_rows)
+        rows, held_out, aside = self.divided(data)
+        config = preset_config(self.preset, model, self.seed, rows.data.num_rows)
         if self.epochs is not None:  # the KL has its full weight for most of a training, however short
             anneal_epochs = min(config.anneal_epochs, self.epochs // 5)
             config = replace(config, epochs=self.epochs, anneal_epochs=anneal_epochs)
         mean: MeanChoice | None = "paper" if self.preset == "paper" else None
-        rows, held_out, aside = self.divided(data)
         options = {"noise": default_noise(model, self.preset)} | dict(self.options)
         fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, **options)
         return fitted if aside is None else fitted.calibrated(aside.data, aside.groups, self.seed)

@@ -29,7 +29,7 @@ def correlations(
         model: a fitted regressor, or what `mogul.fit` gave.
         X: inputs of at least two rows.
         of: "outputs": how the predicted signals vary together from row to row. "errors": how uncertain they are
-            together at a row, on average over rows, noise included; noise alone has none.
+            together at a row, on average over rows, noise included, which has correlations if it is low-rank.
         num_samples: draws of the predictive mixture.
         ax: where to draw.
     """
@@ -100,7 +100,7 @@ def _across_rows(prediction: Prediction) -> Float[Array, "P P"]:
 
 def _within_rows(prediction: Prediction) -> Float[Array, "P P"]:
     """Of the outputs at each row, by the law of total covariance; the mean over rows."""
-    cov = prediction.cov_of_means()
+    cov = prediction.cov_of_means() + prediction.joint.cross_cov(prediction.mean.shape[-1])
     noise = prediction.average(prediction.component_var)
     each = [_correlation(one + np.diag(own)) for one, own in zip(cov, noise, strict=True)]
     result: Array = np.mean(each, axis=0)

@@ -61,7 +61,8 @@ def principal_directions(x: Float[Tensor, "N D"], num_latents: int) -> Float[Ten
             [0.]])
     """
     num_inputs = x.shape[-1]
-    directions = torch.linalg.svd(x - x.mean(0), full_matrices=True).Vh.T[:, :num_latents]
+    # All D directions, without a matrix of N × N.
+    directions = torch.linalg.svd(x - x.mean(0), full_matrices=len(x) < num_inputs).Vh.T[:, :num_latents]
     return torch.nn.functional.pad(directions, (0, num_latents - min(num_latents, num_inputs)))
 
 

@@ -65,6 +65,16 @@ def best_noise(
     for noise in noises:
         try:
             fitted = train(noise)
+        except KeyboardInterrupt:
+            if best is None:
+                raise
+            warnings.warn(
+                f"All kinds of noise should be tried; {noise} was interrupted before its first epoch ended. "
+                "The best of those before it is kept.",
+                MogulWarning,
+                stacklevel=3,
+            )
+            break
         except FitError as error:
             tried.append(Candidate(noise, None, failure=str(error)))
             if len(tried) == len(noises) and best is None:

@@ -60,7 +60,8 @@ def fit(
         held_out: places of rows to watch and not to train on: they say when to stop, and which state to keep. By
             default the config's `stopping` holds out some, or none.
         options: sizes and nonlinearity, as `mogul.models.build` takes them, of which the model must have a use. Beside
-            what it takes, noise="auto" trains with each of `mogul.training.choice.NOISES` and keeps the one under which
+            what it takes (noise="constant" where none is named; the default of `MultiOutputGPRegressor` and `mogul fit`
+            is "gp"), noise="auto" trains with each of `mogul.training.choice.NOISES` and keeps the one under which
             held-out rows are likeliest, a fifth of all rows by default: see `Fitted.choice`.
 
     Ctrl-C ends training, and gives the best start as it was after its last whole epoch, with a warning. A training that
@@ -82,6 +83,10 @@ def fit(
     config = config or preset_config(preset or "default", model, seed, data.num_rows)
     options |= _sites(parsed, config, options)
     choosing = options.get("noise") == AUTO
+    if choosing and parsed.latent:
+        raise ConfigError(
+            f"noise='auto' needs rows to hold out, which latent inputs do not allow; got {model}. Name a noise."
+        )
     if held_out is not None or (choosing and not (config.stopping and config.stopping.held_out)):
         share = HELD_OUT_SHARE if held_out is None else 0.0
         if choosing and round(share * data.num_rows) < 1 and held_out is None:

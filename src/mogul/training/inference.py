@@ -10,8 +10,12 @@ from torch import Tensor
 from mogul.data import Batch
 from mogul.errors import ConfigError, require_positive
 from mogul.inputs import Latent
+from mogul.marginals import Marginals
 from mogul.model import Model
 from mogul.objective import Analytic, Expectation, row_log_likelihood
+
+# How many numbers a part may hold in its largest tensor: 130 MB in float32.
+_NUMBERS_AT_ONCE = 2**25
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,18 @@ def importance_weighted_bound(
 ) -> Float[Tensor, "N"]:
     """log (1/S) Σ p(y | x_s, f_s) p(x_s)/q(x_s) per row: at least the ELBO's row in expectation, and tighter with S."""
     q = latent.marginals()
+    rows_at_once = max(1, _NUMBERS_AT_ONCE // model.numbers_per_row(num_samples, drawn_inputs=True))
+    parts = torch.arange(len(batch)).split(rows_at_once)  # type: ignore[no-untyped-call]  # torch's own
+    each = [
+        _weighted_bound(model, Marginals(q.mean[rows], q.var[rows]), batch.rows(rows), num_samples, generator)
+        for rows in parts
+    ]
+    return torch.cat(each)
+
+
+def _weighted_bound(
+    model: Model, q: Marginals, batch: Batch, num_samples: int, generator: torch.Generator
+) -> Float[Tensor, "N"]:
     x = q.sample(num_samples, generator)
     f = model.prior(x, num_samples, generator).sample(num_samples, generator)
     signal = model.head.given_f(f, x, generator)

@@ -33,7 +33,10 @@ def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: i
         5
     """
     if isinstance(fitted, FittedMixture):
-        more = [train_more(member, data, epochs, seed + place) for place, member in enumerate(fitted.members)]
+        more: list[Fitted] = []
+        for place, member in enumerate(fitted.members):
+            interrupted = bool(more) and more[-1].history.interrupted  # Ctrl-C ends all of it
+            more.append(member if interrupted else train_more(member, data, epochs, seed + place))
         return replace(FittedMixture.of(more), choice=fitted.choice)
     blueprint = fitted.blueprint
     config = blueprint.config if blueprint else None
@@ -46,6 +49,8 @@ def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: i
     )
     generator = torch.Generator().manual_seed(seed)
     batch = fitted.scaling.batch(data.in_order(fitted.input_names, fitted.output_names), config.dtype)
+    if config.stopping and fitted.choice is not None:  # rows were held out to choose by, and that is done
+        config = replace(config, stopping=replace(config.stopping, held_out=0.0))
     known, held_out = config.stopping.split(batch) if config.stopping else (batch, None)
     history = fitted.history
     starts = Starts([Run(deepcopy(fitted.model), known, config, generator, held_out=held_out)], config)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -17,7 +18,7 @@ from mogul.arrays import IntArray
 from mogul.data import Batch, Dataset, Scaling
 from mogul.data.advice import advice
 from mogul.data.checks import require_some_of_each
-from mogul.errors import ConfigError, MogulWarning, unknown_name
+from mogul.errors import ConfigError, DataError, MogulWarning, unknown_name
 from mogul.inputs import principal_scores
 from mogul.model import Model
 from mogul.output_mean import LinearOutputMean
@@ -75,6 +76,10 @@ class Task:
         if not (latent or data.num_inputs):
             raise ConfigError(f"{model} needs inputs; the data have none. Give X, or fit '{model}-lvm'.")
         kept, watched = divided(data.num_rows, config.stopping, held_out)
+        if len(watched) and np.isnan(data.y[watched]).all():
+            raise DataError(
+                f"Held-out rows must have known outputs; the {len(watched)} held out have none. Hold out others."
+            )
         known = data.rows(kept) if len(watched) else data
         require_some_of_each(known.y, data.output_names)
         scaling = Scaling.of(known)
