@@ -53,7 +53,7 @@ def _as_a_user_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @parametrize_with_checks(
-    [MultiOutputGPRegressor(**SMALL), MultiOutputGPLVM(2, **SMALL_LVM)],
+    [MultiOutputGPRegressor(**(SMALL | {"epochs": 5})), MultiOutputGPLVM(2, **SMALL_LVM)],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES[type(estimator).__name__],
 )
 @pytest.mark.filterwarnings("ignore::mogul.errors.MogulWarning")  # of columns that are odd on purpose

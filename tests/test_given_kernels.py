@@ -74,6 +74,7 @@ def test_a_constraint_holds_through_training():
     assert (regressor.fitted_.model.prior.kernel.base_kernel.lengthscale >= 3.0).all()
 
 
+@pytest.mark.no_cover  # many steps on lines that other tests run too
 @pytest.mark.parametrize("num_latents", [None, 2])
 def test_a_matern_kernel_learns_and_predicts(num_latents):
     X, Y = table(150)

@@ -82,6 +82,7 @@ def gradients(model: Model, value: Tensor) -> dict[str, Tensor]:
     return dict(zip(named, torch.autograd.grad(value, list(named.values())), strict=True))
 
 
+@pytest.mark.no_cover  # many steps on lines that other tests run too
 @with_and_without_holes
 @pytest.mark.parametrize(("name", "nonlinearity"), MODELS)
 def test_the_analytic_likelihood_is_the_mean_of_the_sampled_one(name, nonlinearity, missing):

@@ -35,11 +35,11 @@ class TestTraining:
         model = small_model(name)
         batch = small_batch(missing=missing)
         elbo = Elbo(estimator, num_data=NUM_ROWS)
-        judge = Elbo(Analytic(num_samples=64), num_data=NUM_ROWS)
+        judge = Elbo(Analytic(num_samples=128), num_data=NUM_ROWS)
 
         def bound() -> float:
             with torch.no_grad():
-                return sum(judge(model, batch, generator(seed)).total().item() for seed in range(4)) / 4
+                return judge(model, batch, generator(1)).total().item()
 
         before = bound()
         optimiser = torch.optim.Adam(model.parameters(), lr=0.02)

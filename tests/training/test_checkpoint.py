@@ -67,6 +67,7 @@ class TestCourse:
     def test_saving_changes_nothing(self, tmp_path: Path):
         assert same(trained(tmp_path), trained())
 
+    @pytest.mark.no_cover  # many steps on lines that other tests run too
     @pytest.mark.parametrize("num_epochs", range(2, 9))
     def test_wherever_it_was_killed(self, tmp_path: Path, num_epochs: int):
         killed_after(num_epochs, tmp_path)
@@ -75,6 +76,7 @@ class TestCourse:
         assert len(seen) == 8 - (num_epochs - 1)
         assert same(again, trained())
 
+    @pytest.mark.no_cover  # many steps on lines that other tests run too
     @pytest.mark.filterwarnings("ignore:Outputs should have at least:mogul.errors.MogulWarning")
     @pytest.mark.parametrize(
         ("name", "changes", "options"),
@@ -92,6 +94,7 @@ class TestCourse:
         killed_after(4, tmp_path, name, config, **options)
         assert same(trained(tmp_path, name, config, **options), trained(None, name, config, **options))
 
+    @pytest.mark.no_cover  # many steps on lines that other tests run too
     @pytest.mark.parametrize("num_epochs", range(2, 10))
     def test_trouble_is_mended_in_the_same_way(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_epochs: int):
         step, config = Run.step, replace(CONFIG, num_starts=1)

@@ -73,6 +73,7 @@ class Poisoned:
         return Marginals(exact.mean, self.value * exact.var)
 
 
+@pytest.mark.no_cover  # many steps on lines that other tests run too
 @both_models
 @pytest.mark.parametrize("ell", [Analytic(), MonteCarlo(10)], ids=["analytic", "monte-carlo"])
 def test_the_bound_rises(name, ell):

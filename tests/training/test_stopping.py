@@ -55,6 +55,7 @@ def test_an_impatient_one_goes_through_all_rates_and_ends():
     assert [record.epoch for record in records] == list(range(8))
 
 
+@pytest.mark.no_cover  # many steps on lines that other tests run too
 def test_a_patient_one_changes_nothing():
     assert run_with(Stopping(tolerance=-math.inf)).objective == run_with(None).objective
 
