@@ -130,7 +130,7 @@ The frozen predictor under `torch.compile`: 21 s to compile, and a row then take
 Products with a matrix of some megabytes, which no compiler makes smaller, are most of a row's time.
 
 Threads that share cores with other programs wait for each other: with two of them on two busy cores a row took 47 ms,
-with one 0.6. A control loop should call `torch.set_num_threads(1)`; on a quiet machine that costs a row some 5 %.
+with one 0.6. A control loop should call `torch.set_num_threads(1)`; on a quiet machine that costs a row some 10 %.
 
 Several starts in one batched computation were not built: the factorisations that grow their jitter and the choice of
 an algorithm for Φ₂ depend on the data, and `torch.func.vmap` cannot follow that.
