@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from killing import Killed, kill_after
 
 import mogul
 from mogul import Dataset, MultiOutputGPLVM, MultiOutputGPRegressor, TrainingConfig, fit
@@ -21,10 +22,6 @@ from mogul.training import Fitted, NaturalGradient, NoiseUpdate, Run, Stopping
 from mogul.training.checkpoint import FILE_NAME, Checkpoint, identity_of
 
 CONFIG = TrainingConfig(epochs=6, batch_size=7, num_starts=2, start_epochs=2)
-
-
-class Killed(BaseException):
-    """Nobody catches it, like a SIGKILL."""
 
 
 def waves(num_rows: int = 18) -> Dataset:
@@ -42,15 +39,8 @@ def trained(folder: Path | None = None, name: str = "mogp", config: TrainingConf
 
 def killed_after(num_epochs: int, folder: Path, *rest: Any, **options: Any) -> None:
     """Train until so many epochs of all starts have ended; the last of them is lost."""
-    seen: list[Any] = []
-
-    def on_epoch(record: Any, model: Any) -> None:
-        seen.append(record)
-        if len(seen) == num_epochs:
-            raise Killed
-
     with pytest.raises(Killed):
-        trained(folder, *rest, on_epoch=on_epoch, **options)
+        trained(folder, *rest, on_epoch=kill_after(num_epochs), **options)
 
 
 def same(one: Fitted, two: Fitted) -> bool:

@@ -7,6 +7,7 @@ import jaxtyping
 import numpy as np
 import pytest
 import torch
+from killing import Killed, kill_after
 from scipy.stats import norm
 
 import mogul
@@ -159,19 +160,9 @@ class TestChoice:
 
     @pytest.mark.parametrize("num_epochs", [2, 4])
     def test_it_goes_on_where_it_was_killed(self, tmp_path: Path, num_epochs: int):
-        class Killed(BaseException):
-            pass
-
-        seen: list[Any] = []
-
-        def on_epoch(record: Any, model: Any) -> None:
-            seen.append(record)
-            if len(seen) == num_epochs:
-                raise Killed
-
         saving: dict[str, Any] = {"checkpoint": tmp_path, "checkpoint_seconds": 0.0, "noise": "auto"}
         with pytest.raises(Killed):
-            trained(on_epoch=on_epoch, **saving)
+            trained(on_epoch=kill_after(num_epochs), **saving)
         begun = {path.parent.name for path in tmp_path.rglob("*.mogul-checkpoint")}
         assert begun == set(NOISES[: num_epochs // 2])
         again, undisturbed = trained(**saving), trained(noise="auto")

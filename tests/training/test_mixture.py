@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from killing import Killed, kill_after
 from scipy.special import logsumexp
 
 import mogul
@@ -81,18 +82,8 @@ class TestTraining:
 
     @pytest.mark.parametrize("num_epochs", [3, 6, 10])
     def test_it_goes_on_where_it_was_killed(self, mixture: FittedMixture, tmp_path: Path, num_epochs: int) -> None:
-        class Killed(BaseException):
-            pass
-
-        seen: list[Any] = []
-
-        def on_epoch(record: Any, model: Any) -> None:
-            seen.append(record)
-            if len(seen) == num_epochs:
-                raise Killed
-
         with pytest.raises(Killed):
-            trained(on_epoch=on_epoch, checkpoint=tmp_path)
+            trained(on_epoch=kill_after(num_epochs), checkpoint=tmp_path)
         assert same(trained(checkpoint=tmp_path), mixture)
 
     def test_more_training_goes_on_with_each(self, mixture: FittedMixture) -> None:
