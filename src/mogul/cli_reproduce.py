@@ -44,6 +44,12 @@ def reproduce(
     seeds: Annotated[str | None, typer.Option(help="Seeds of the random splits, with commas; else 0, 1, …")] = None,
     points: Annotated[str | None, typer.Option(help="Of a sweep, with commas, such as 4,12,20.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data for each model; else the preset's.")] = None,
+    inducing: Annotated[
+        int | None,
+        typer.Option(
+            help="The most inducing points of a model that has more in the paper; else 200 in the fast preset."
+        ),
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="How many at a time, one thread each; else one per core.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results; what it already holds is not redone.")] = Path(
         "mogul-results"
@@ -80,6 +86,7 @@ def reproduce(
         noises=_names("--noises", noises),
         points=None if points is None else whole_numbers("--points", points),
         epochs=epochs,
+        inducing=inducing,
         folder=data_dir,
     )
     if failed := run(request, out, jobs or cpu_count()):

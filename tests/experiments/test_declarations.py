@@ -4,13 +4,14 @@ import csv
 import math
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
 
 from mogul.data.catalogue import CATALOGUE
+from mogul.errors import ConfigError
 from mogul.experiments import synthetic
 from mogul.experiments.lines import line as line_of
 from mogul.experiments.paper import METRICS, numbers, paper_name, published
@@ -144,26 +145,41 @@ def test_the_papers_batches(dataset: str, rows: int) -> None:
 def test_the_fast_preset_keeps_its_settings() -> None:
     lines = {line.name: line for line in experiment("regression").lines}
     config = fast(lines["n-mogp"], 15068, None, 3)
-    assert (config.epochs, config.batch_size, config.learning_rate, config.seed) == (30, 500, 0.02, 3)
+    assert (config.epochs, config.batch_size, config.learning_rate, config.seed) == (12, 500, 0.02, 3)
     assert (config.num_starts, config.precision, config.decay) == (1, "float32", 0.65)
     deep = fast(lines["dgp"], 15068, 10, 0)
     assert (deep.epochs, deep.batch_size, deep.anneal_epochs) == (10, 250, 2)
     plane = fast(lines["n-mogp"].on_a_plane, 15068, None, 0)
     assert plane.stopping is not None
-    assert fast(lines["n-dgp"].on_a_plane, 15068, None, 0).epochs <= 30
+    assert fast(lines["n-dgp"].on_a_plane, 15068, None, 0).epochs == 12
+
+
+def test_the_fast_preset_has_fewer_inducing_points_and_the_paper_preset_the_papers() -> None:
+    def inducing(**choices: Any) -> dict[str, int | None]:
+        found = tasks(small(experiment("regression")), linear=False, **choices)
+        return {job.label: job.options.get("num_inducing") for job, _ in found if job.kind == "model"}
+
+    assert inducing()["N-SBGPRN"] == 200
+    assert inducing()["GPRN"] is None  # the paper's 100
+    assert inducing(inducing=50)["GPRN"] == 50
+    assert set(inducing(preset="paper").values()) == {None}
+    assert inducing(inducing=400) == inducing(preset="paper")
+    with pytest.raises(ConfigError, match="inducing must be at least 1"):
+        inducing(inducing=0)
 
 
 def test_deep_models_with_equal_layers_have_as_many_gps_in_both() -> None:
     jobs = {
         job.label: job for job, _ in tasks(small(experiment("regression")), models=("dgp", "dgp-same"), linear=False)
     }
-    assert jobs["DGP (L′ = L)"].options == {"num_top_latents": math.ceil(4 / 2)}
-    assert jobs["DGP"].options == {}
+    assert jobs["DGP (L′ = L)"].options == {"num_inducing": 200, "num_top_latents": math.ceil(4 / 2)}
+    assert jobs["DGP"].options == {"num_inducing": 200}
 
 
 def test_hidden_units_sweep_models_that_have_some() -> None:
     jobs = [job for job, _ in tasks(small(experiment("hidden-units")), linear=False) if job.kind == "model"]
-    assert [job.options for job in jobs if job.label == "N-MOGP"] == [{"num_hidden": h} for h in (4, 8, 12, 16, 20)]
+    sizes = [{"num_inducing": 200, "num_hidden": number} for number in (4, 8, 12, 16, 20)]
+    assert [job.options for job in jobs if job.label == "N-MOGP"] == sizes
     assert [job.settings for job in jobs if job.label in ("MOGP", "DGP")] == [{}, {}]
     baselines = [job for job, _ in tasks(small(experiment("hidden-units"))) if job.kind == "baseline"]
     assert all(job.settings == {} for job in baselines)

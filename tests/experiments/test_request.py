@@ -51,7 +51,7 @@ def test_noises_are_chosen_for_all_models_or_in_the_name_of_one() -> None:
     assert labels(models=("mogp+linear+gp-noise",)) == ["least squares", both[3]]
     assert labels(models=("mogp+low-rank-noise",)) == ["least squares", "MOGP + low-rank noise"]
     jobs = {job.label: job for job, _ in tasks(small(experiment("regression")), models=("mogp",), noises=("gp",))}
-    assert jobs["MOGP + linear + GP noise"].options == {"noise": "gp"}
+    assert jobs["MOGP + linear + GP noise"].options == {"num_inducing": 200, "noise": "gp"}
     assert jobs["MOGP + linear + GP noise"].config["noise_floor"] == "sd 0.0001 of an output's scale"
     assert jobs["least squares"].config["noise_floor"] == "none"
 

@@ -13,7 +13,7 @@ from mogul.experiments.baselines import Baseline
 from mogul.experiments.experiment import Experiment, Settings
 from mogul.experiments.job import Job
 from mogul.experiments.lines import NONE, Line, choose, require_noises
-from mogul.experiments.protocol import PresetName
+from mogul.experiments.protocol import PresetName, sizes
 from mogul.experiments.split_choice import SplitChoice, make_split
 from mogul.training import TrainingConfig
 
@@ -33,6 +33,7 @@ class Request:
         splits: which.
         points: of the sweep.
         epochs: of every model.
+        inducing: the most inducing points of a model that has more of them in the paper.
         folder: of the data sets.
     """
 
@@ -46,12 +47,13 @@ class Request:
     noises: tuple[str, ...] | None = None
     points: tuple[int, ...] | None = None
     epochs: int | None = None
+    inducing: int | None = None
     folder: Path | None = None
 
     def tasks(self) -> list[tuple[Job, GroupedData]]:
         """Each job with its data, quick ones first; everything is checked before this returns."""
-        if self.epochs is not None:
-            require_positive(epochs=self.epochs)
+        given = {"epochs": self.epochs, "inducing": self.inducing}
+        require_positive(**{name: value for name, value in given.items() if value is not None})
         if self.points is not None:
             self.experiment.require_sweep()
         lines, baselines = self._lines(), self._baselines()
@@ -128,7 +130,9 @@ class Request:
                     settings=settings,
                     command=self._command(grouped.name, seed, chosen, settings),
                     noise_floor=line.noise_floor,
-                    options=self.experiment.build_options(line, settings, example.num_outputs),
+                    options=self.experiment.build_options(
+                        line, sizes(line.model, self.preset, self.inducing), settings, example.num_outputs
+                    ),
                     linear=line.linear,
                     training=self._training(line, split, settings, seed or 0),
                 )
@@ -143,5 +147,6 @@ class Request:
         split = "--splits trajectory" if seed is None else f"--seeds {seed}"
         points = "".join(f" --points {value}" for value in settings.values())
         epochs = "" if self.epochs is None else f" --epochs {self.epochs}"
+        inducing = "" if self.inducing is None else f" --inducing {self.inducing}"
         words = f"mogul reproduce {self.experiment.name} --preset {self.preset} --datasets {dataset} {split}"
-        return f"{words} {chosen}{points}{epochs}"
+        return f"{words} {chosen}{points}{epochs}{inducing}"
