@@ -39,9 +39,14 @@ def reproduce(
     ] = None,
     splits: Annotated[
         str | None,
-        typer.Option(help="3 or random:3 for three random splits, trajectory for whole ones; with commas for both."),
+        typer.Option(
+            help="3 or random:3 for three random splits, trajectory for whole ones (trajectory:3 trains three times); "
+            "with commas for both."
+        ),
     ] = None,
-    seeds: Annotated[str | None, typer.Option(help="Seeds of the random splits, with commas; else 0, 1, …")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Seeds of splits and of training, with commas; else 0, 1, …")
+    ] = None,
     points: Annotated[str | None, typer.Option(help="Of a sweep, with commas, such as 4,12,20.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data for each model; else the preset's.")] = None,
     inducing: Annotated[

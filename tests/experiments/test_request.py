@@ -74,7 +74,7 @@ def test_lines_are_chosen_by_name_and_by_group_and_run_once() -> None:
 
 
 def test_jobs_are_a_product() -> None:
-    splits = SplitChoice((0, 4), by_trajectory=True)
+    splits = SplitChoice((0, 4), (0,))
     jobs = [job for job, _ in tasks(small(experiment("regression")), models=("mogp",), linear=False, splits=splits)]
     assert {job.split_label for job in jobs} == {"random 0", "random 4", "by trajectory"}
     assert {job.seed for job in jobs} == {0, 4}
@@ -105,7 +105,7 @@ def test_the_command_of_a_job_makes_that_job_alone(
     asked: list[Request] = []
     monkeypatch.setattr(mogul.reproduce, "reproduce", lambda request, out, jobs: asked.append(request) or 0)
     points = {"small-data": (10, 20), "missing-outputs": (0, 2)}.get(name)
-    splits = SplitChoice((1,)) if name == "synthetic" else SplitChoice((1,), by_trajectory=True)
+    splits = SplitChoice((1,)) if name == "synthetic" else SplitChoice((1,), (0,))
     jobs = [job for job, _ in tasks(chosen, splits=splits, points=points, epochs=epochs)]
     for job in jobs:
         monkeypatch.setattr(sys, "argv", [*shlex.split(job.command), "--out", str(tmp_path)])
@@ -152,4 +152,4 @@ def test_data_that_are_not_there_are_told_of(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="must be one of radial-cosine; got 'kuka'"):
         tasks(experiment("synthetic"), datasets=("kuka",))
     with pytest.raises(DataError, match="needs at least two groups"):
-        tasks(experiment("synthetic"), splits=SplitChoice((), by_trajectory=True))
+        tasks(experiment("synthetic"), splits=SplitChoice((), (0,)))

@@ -3,7 +3,7 @@
 import pytest
 
 from mogul.errors import ConfigError
-from mogul.experiments.split_choice import SplitChoice, make_split, whole_numbers
+from mogul.experiments.split_choice import Chosen, SplitChoice, whole_numbers
 from small_jobs import small_arm
 
 
@@ -14,11 +14,13 @@ from small_jobs import small_arm
         ("2", None, SplitChoice((0, 1))),
         ("random:2", None, SplitChoice((0, 1))),
         ("random", None, SplitChoice((0, 1, 2, 3))),
-        ("trajectory", None, SplitChoice((), by_trajectory=True)),
-        ("random:1, trajectory", None, SplitChoice((0,), by_trajectory=True)),
-        ("trajectory,3", None, SplitChoice((0, 1, 2), by_trajectory=True)),
+        ("trajectory", None, SplitChoice((), (0,))),
+        ("random:1, trajectory", None, SplitChoice((0,), (0,))),
+        ("trajectory,3", None, SplitChoice((0, 1, 2), (0,))),
+        ("trajectory:2,random:1", None, SplitChoice((0,), (0, 1))),
+        ("trajectory", "4", SplitChoice((), (4,))),
         (None, "5", SplitChoice((5,))),
-        ("random,trajectory", "7,2", SplitChoice((7, 2), by_trajectory=True)),
+        ("random,trajectory", "7,2", SplitChoice((7, 2), (7, 2))),
     ],
 )
 def test_words_name_splits(splits: str | None, seeds: str | None, expected: SplitChoice) -> None:
@@ -29,13 +31,14 @@ def test_words_name_splits(splits: str | None, seeds: str | None, expected: Spli
     ("splits", "seeds", "message"),
     [
         ("0", None, "must be at least 1; got 0"),
-        ("-1", None, "must be a number, random:NUMBER or trajectory; got '-1'"),
+        ("-1", None, "must be a number, random, trajectory, or one of these with :NUMBER; got '-1'"),
         ("random:x", None, "got 'random:x'"),
-        ("trajectory:2", None, "got 'trajectory:2'"),
+        ("trajectory:", None, "got 'trajectory:'"),
+        ("trajectory:0", None, "must be at least 1; got 0"),
+        ("trajectory,trajectory:2", None, "must name trajectory splits once"),
         ("", None, "got ''"),
         ("2,3", None, "must name random splits once"),
-        ("3", "0,1", "must stand beside random splits without a number; got --splits 3"),
-        ("trajectory", "0", "got --splits trajectory"),
+        ("3", "0,1", "must stand beside splits without a number; got --splits 3"),
         (None, "a", "--seeds must be different whole numbers"),
         (None, "1,1", "--seeds must be different whole numbers"),
     ],
@@ -47,8 +50,19 @@ def test_other_words_are_refused(splits: str | None, seeds: str | None, message:
 
 def test_a_split_is_that_of_the_data() -> None:
     grouped = small_arm()
-    assert make_split(grouped, 3) == (grouped.random_split(3), "random 3")
-    assert make_split(grouped, None) == (grouped.group_split(), "by trajectory")
+    assert Chosen(3).of(grouped) == grouped.random_split(3)
+    assert Chosen(3, by_trajectory=True).of(grouped) == grouped.group_split()
+    assert [chosen.label for chosen in SplitChoice((3,), (0, 3)).each] == [
+        "random 3",
+        "by trajectory",
+        "by trajectory, seed 3",
+    ]
+
+
+@pytest.mark.parametrize("chosen", [Chosen(3), Chosen(3, by_trajectory=True), Chosen(0, by_trajectory=True)])
+def test_what_is_typed_for_one_split_names_it(chosen: Chosen) -> None:
+    words = dict(zip(chosen.words.split()[::2], chosen.words.split()[1::2], strict=True))
+    assert SplitChoice.parse(words.get("--splits"), words["--seeds"], 4).each == [chosen]
 
 
 def test_numbers_may_have_spaces() -> None:

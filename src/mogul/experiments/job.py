@@ -28,6 +28,7 @@ class Job:
         options: of `mogul.models.build`.
         linear: whether the model stands on a least-squares plane.
         training: how to train a model; None for a baseline.
+        holds_out_groups: whether it watches whole groups that it does not train on.
     """
 
     experiment: str
@@ -47,6 +48,7 @@ class Job:
     options: Mapping[str, Any] = field(default_factory=dict)
     linear: bool = False
     training: TrainingConfig | None = None
+    holds_out_groups: bool = False
 
     @property
     def slug(self) -> str:
@@ -60,6 +62,7 @@ class Job:
             "training": None if self.training is None else _without_seed(self.training),
             "options": {name: encode(value, name) for name, value in self.options.items()},
             "mean": ("linear" if self.linear else "paper") if self.kind == "model" else None,
+            "held_out": "groups" if self.holds_out_groups else None,
             "units": self.units,
             "noise_floor": self.noise_floor,
             "num_train": self.split.num_train,

@@ -39,4 +39,5 @@ REGRESSION = Experiment(
         "noises": _NOISES,
     },
     fast_groups=("noises",),
+    holds_out_groups=True,
 )

@@ -14,7 +14,7 @@ from mogul.experiments.experiment import Experiment, Settings
 from mogul.experiments.job import Job
 from mogul.experiments.lines import NONE, Line, choose, require_noises
 from mogul.experiments.protocol import PresetName, sizes
-from mogul.experiments.split_choice import SplitChoice, make_split
+from mogul.experiments.split_choice import Chosen, SplitChoice
 from mogul.training import TrainingConfig
 
 
@@ -62,9 +62,9 @@ class Request:
         found: list[tuple[Job, GroupedData]] = []
         for dataset in self.datasets or (self.experiment.dataset,):
             source = self.experiment.load(dataset, self.folder, self.preset)
-            for seed in (*self.splits.seeds, *([None] if self.splits.by_trajectory else [])):
-                grouped = source(seed or 0)
-                found += [(job, grouped) for job in self._jobs(grouped, seed, lines, baselines)]
+            for chosen in self.splits.each:
+                grouped = source(chosen.seed)
+                found += [(job, grouped) for job in self._jobs(grouped, chosen, lines, baselines)]
         return sorted(found, key=lambda task: task[0].work)
 
     def _lines(self) -> list[Line]:
@@ -86,22 +86,21 @@ class Request:
         return {name: known[name] for name in self.baselines if name != NONE}
 
     def _jobs(
-        self, grouped: GroupedData, seed: int | None, lines: Sequence[Line], baselines: Mapping[str, Baseline]
+        self, grouped: GroupedData, chosen: Chosen, lines: Sequence[Line], baselines: Mapping[str, Baseline]
     ) -> Iterator[Job]:
         """The jobs of one split."""
-        split, split_label = make_split(grouped, seed)
+        split = chosen.of(grouped)
         train, test = grouped.divide(split)
         self.experiment.require_points(self.points, train)
-        example, _ = self.experiment.prepare(
-            train, test, self.experiment.settings(self.points, swept=True)[0], seed or 0
-        )
+        swept = self.experiment.settings(self.points, swept=True)
+        example, _ = self.experiment.prepare(train, test, swept[0], chosen.seed)
         common: dict[str, Any] = {
             "experiment": self.experiment.name,
             "dataset": grouped.name,
             "split": split,
-            "split_label": split_label,
+            "split_label": chosen.label,
             "preset": self.preset,
-            "seed": seed or 0,
+            "seed": chosen.seed,
             "units": self.experiment.units,
             "data_sha256": data_checksum(grouped),
         }
@@ -109,7 +108,7 @@ class Request:
             if not baseline.applies(example):
                 continue
             for settings in self.experiment.settings(self.points, swept=self.experiment.sweeps_baselines):
-                command = self._command(grouped.name, seed, f"--models none --baselines {name}", settings)
+                command = self._command(grouped.name, chosen, f"--models none --baselines {name}", settings)
                 yield Job(
                     **common,
                     label=baseline.label,
@@ -121,20 +120,21 @@ class Request:
                 )
         for line in lines:
             for settings in self.experiment.settings(self.points, swept=line.swept):
-                chosen = f"--models {line.name}{'' if line.linear else ' --no-linear'} --baselines none"
+                words = f"--models {line.name}{'' if line.linear else ' --no-linear'} --baselines none"
                 yield Job(
                     **common,
                     label=line.label,
                     kind="model",
                     model=line.model,
                     settings=settings,
-                    command=self._command(grouped.name, seed, chosen, settings),
+                    command=self._command(grouped.name, chosen, words, settings),
                     noise_floor=line.noise_floor,
                     options=self.experiment.build_options(
                         line, sizes(line.model, self.preset, self.inducing), settings, example.num_outputs
                     ),
                     linear=line.linear,
-                    training=self._training(line, split, settings, seed or 0),
+                    training=self._training(line, split, settings, chosen.seed),
+                    holds_out_groups=chosen.by_trajectory and line.linear and self.experiment.holds_out_groups,
                 )
 
     def _training(self, line: Line, split: Split, settings: Settings, seed: int) -> TrainingConfig:
@@ -142,11 +142,10 @@ class Request:
         share = num_train / split.num_train
         return self.experiment.training(line, self.preset, split.dataset, num_train, share, self.epochs, seed)
 
-    def _command(self, dataset: str, seed: int | None, chosen: str, settings: Settings) -> str:
+    def _command(self, dataset: str, chosen: Chosen, words: str, settings: Settings) -> str:
         """What makes one row alone."""
-        split = "--splits trajectory" if seed is None else f"--seeds {seed}"
         points = "".join(f" --points {value}" for value in settings.values())
         epochs = "" if self.epochs is None else f" --epochs {self.epochs}"
         inducing = "" if self.inducing is None else f" --inducing {self.inducing}"
-        words = f"mogul reproduce {self.experiment.name} --preset {self.preset} --datasets {dataset} {split}"
-        return f"{words} {chosen}{points}{epochs}{inducing}"
+        first = f"mogul reproduce {self.experiment.name} --preset {self.preset} --datasets {dataset} {chosen.words}"
+        return f"{first} {words}{points}{epochs}{inducing}"

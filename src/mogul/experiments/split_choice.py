@@ -7,55 +7,84 @@ from mogul.data.splits import Split
 from mogul.errors import ConfigError
 
 RANDOM, TRAJECTORY = "random", "trajectory"
+BY_TRAJECTORY = "by trajectory"
 _REMEDY = "Try --splits 3, or --splits random:3,trajectory."
 
 
 @dataclass(frozen=True)
+class Chosen:
+    """One split: random rows by the seed, or by trajectory, where the seed is that of training alone."""
+
+    seed: int
+    by_trajectory: bool = False
+
+    def of(self, grouped: GroupedData) -> Split:
+        """The split of these data."""
+        return grouped.group_split() if self.by_trajectory else grouped.random_split(self.seed)
+
+    @property
+    def label(self) -> str:
+        """What is printed."""
+        if not self.by_trajectory:
+            return f"{RANDOM} {self.seed}"
+        return BY_TRAJECTORY if self.seed == 0 else f"{BY_TRAJECTORY}, seed {self.seed}"
+
+    @property
+    def words(self) -> str:
+        """What is typed."""
+        return f"{f'--splits {TRAJECTORY} ' if self.by_trajectory else ''}--seeds {self.seed}"
+
+
+@dataclass(frozen=True)
 class SplitChoice:
-    """Random splits by their seeds, and whole trajectories for testing or not.
+    """Random splits by their seeds, and the split by trajectory with seeds of training.
 
     Example:
         >>> SplitChoice.parse("random:2,trajectory", None, 10)
-        SplitChoice(seeds=(0, 1), by_trajectory=True)
+        SplitChoice(random=(0, 1), trajectory=(0,))
         >>> SplitChoice.parse(None, "3,7", 10)
-        SplitChoice(seeds=(3, 7), by_trajectory=False)
+        SplitChoice(random=(3, 7), trajectory=())
     """
 
-    seeds: tuple[int, ...]
-    by_trajectory: bool = False
+    random: tuple[int, ...]
+    trajectory: tuple[int, ...] = ()
 
     @staticmethod
     def parse(splits: str | None, seeds: str | None, default: int) -> "SplitChoice":
-        """From `--splits` (`3`, `random:3`, `random`, `trajectory`, several with commas) and `--seeds` (`0,1,2`)."""
-        words = ["random"] if splits is None else [word.strip() for word in splits.split(",")]
-        chosen = None if seeds is None else whole_numbers("--seeds", seeds)
-        counts, by_trajectory = [], False
+        """From `--splits` (`3`, `random:3`, `random`, `trajectory`, `trajectory:3`) and `--seeds` (`0,1,2`)."""
+        words = [RANDOM] if splits is None else [word.strip() for word in splits.split(",")]
+        given = None if seeds is None else whole_numbers("--seeds", seeds)
+        chosen: dict[str, tuple[int, ...]] = {}
         for word in words:
-            name, _, count = word.partition(":")
-            if word == TRAJECTORY:
-                by_trajectory = True
-            elif word.isdecimal() or (name == RANDOM and (count.isdecimal() or word == RANDOM)):
-                counts.append(word if word.isdecimal() else count)
-            else:
-                raise ConfigError(f"--splits must be a number, random:NUMBER or trajectory; got {word!r}. {_REMEDY}")
-        if len(counts) > 1:
-            raise ConfigError(f"--splits must name random splits once; got {splits!r}. {_REMEDY}")
-        if chosen is not None and (not counts or counts[0]):
-            found = f"--splits {splits}"
-            raise ConfigError(
-                f"--seeds must stand beside random splits without a number; got {found}. Drop one of them."
-            )
-        if counts and counts[0] and int(counts[0]) < 1:
-            raise ConfigError(f"--splits must be at least 1; got {counts[0]}. {_REMEDY}")
-        number = int(counts[0]) if counts and counts[0] else default
-        return SplitChoice(chosen if chosen is not None else tuple(range(number)) if counts else (), by_trajectory)
+            name, count = _name_and_count(word)
+            if name in chosen:
+                raise ConfigError(f"--splits must name {name} splits once; got {splits!r}. {_REMEDY}")
+            if count and given is not None:
+                raise ConfigError(
+                    f"--seeds must stand beside splits without a number; got --splits {splits}. Drop one of them."
+                )
+            if count and int(count) < 1:
+                raise ConfigError(f"--splits must be at least 1; got {count}. {_REMEDY}")
+            number = int(count) if count else default if name == RANDOM else 1
+            chosen[name] = tuple(range(number)) if given is None else given
+        return SplitChoice(chosen.get(RANDOM, ()), chosen.get(TRAJECTORY, ()))
+
+    @property
+    def each(self) -> list[Chosen]:
+        """All of them."""
+        return [Chosen(seed) for seed in self.random] + [Chosen(seed, by_trajectory=True) for seed in self.trajectory]
 
 
-def make_split(grouped: GroupedData, seed: int | None) -> tuple[Split, str]:
-    """The split of a seed, or by trajectory for None, and its label."""
-    if seed is None:
-        return grouped.group_split(), "by trajectory"
-    return grouped.random_split(seed), f"random {seed}"
+def _name_and_count(word: str) -> tuple[str, str]:
+    """`random:3` → random and 3; a bare number is one of random splits."""
+    if word.isdecimal():
+        return RANDOM, word
+    name, colon, count = word.partition(":")
+    if name not in {RANDOM, TRAJECTORY} or (colon and not count.isdecimal()):
+        raise ConfigError(
+            f"--splits must be a number, random, trajectory, or one of these with :NUMBER; got {word!r}. {_REMEDY}"
+        )
+    return name, count
 
 
 def whole_numbers(option: str, words: str) -> tuple[int, ...]:

@@ -2,17 +2,20 @@
 
 import io
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from threadpoolctl import threadpool_limits
 
+from mogul.arrays import IntArray
 from mogul.data import Dataset, Scaling
 from mogul.data.grouped import GroupedData
-from mogul.errors import MogulError
+from mogul.errors import MogulError, MogulWarning
 from mogul.experiments.experiment import Experiment
 from mogul.experiments.job import NUM_DRAWS, NUM_THREADS, Job
 from mogul.experiments.measure import Part, evenly_spaced, measure, rounded
@@ -20,6 +23,8 @@ from mogul.experiments.record import Record
 from mogul.experiments.registry import experiment
 from mogul.inputs import Latent
 from mogul.training import Fitted, History, fit
+from mogul.training.held_out import HELD_OUT_SHARE, rows_of_some_groups
+from mogul.training.task import MeanChoice
 
 MAX_LATENT_ROWS = 500
 
@@ -60,7 +65,9 @@ def _run(job: Job, grouped: GroupedData) -> dict[str, Any]:
     """The fields of a record that are measured."""
     declared = experiment(job.experiment)
     train, test = declared.prepare(*grouped.divide(job.split), job.settings, job.seed)
-    return _run_baseline(declared, job, train, test) if job.training is None else _run_model(declared, job, train, test)
+    if job.training is None:
+        return _run_baseline(declared, job, train, test)
+    return _run_model(declared, job, train, test, _held_out(job, grouped))
 
 
 def _run_baseline(declared: Experiment, job: Job, train: Dataset, test: Dataset) -> dict[str, Any]:
@@ -68,13 +75,24 @@ def _run_baseline(declared: Experiment, job: Job, train: Dataset, test: Dataset)
     return asdict(measure(_in_units(job, train, iter([(prediction, test.y)])), test.output_names))
 
 
-def _run_model(declared: Experiment, job: Job, train: Dataset, test: Dataset) -> dict[str, Any]:
-    fitted = fit(train, job.model, job.training, mean="linear" if job.linear else "paper", **job.options)
+def _run_model(
+    declared: Experiment, job: Job, train: Dataset, test: Dataset, held_out: Int[IntArray, "W"] | None
+) -> dict[str, Any]:
+    mean: MeanChoice = "linear" if job.linear else "paper"
+    fitted = fit(train, job.model, job.training, mean=mean, held_out=held_out, **job.options)
     measured = asdict(measure(_in_units(job, train, fitted.predict_parts(test, NUM_DRAWS)), test.output_names))
     if declared.scores_training:
         known = measure(_in_units(job, train, fitted.predict_parts(train, NUM_DRAWS)), train.output_names).metrics
         measured["metrics"] |= {f"train_{name}": known[name] for name in ("ll", "mrmse")}
     return measured | {"curve": _curve(fitted.history), "latent": _latent(fitted)}
+
+
+def _held_out(job: Job, grouped: GroupedData) -> Int[IntArray, "W"] | None:
+    """Places among the training rows of those that say when to stop, where some do."""
+    if not job.holds_out_groups:
+        return None
+    known, _ = job.split.rows(grouped.groups)
+    return rows_of_some_groups(grouped.groups[known], HELD_OUT_SHARE, job.seed)
 
 
 def _in_units(job: Job, train: Dataset, parts: Iterator[Part]) -> Iterator[Part]:
@@ -112,7 +130,8 @@ def _latent(fitted: Fitted) -> dict[str, list[Any]] | None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """No bars or warnings from within a job: the run has one bar for all of them."""
-    with redirect_stderr(io.StringIO()):
+    with redirect_stderr(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore", MogulWarning)
         yield
 
 

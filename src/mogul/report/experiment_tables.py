@@ -73,7 +73,7 @@ def _title(records: Sequence[Record]) -> str:
     first = records[0]
     declared = EXPERIMENTS[first.experiment]
     seeds = sorted({record.seed for record in records})
-    splits = "split by trajectory"
+    splits = f"split by trajectory{f', {len(seeds)} seeds' if len(seeds) > 1 else ''}"
     if split_kind(first) == "random":
         splits = f"random split, seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} random splits"
     units = f"{first.config['units']} units"

@@ -9,6 +9,7 @@ from mogul.data.catalogue import CATALOGUE
 from mogul.errors import DataError
 from mogul.experiments.paper import METRICS, Published, numbers, published
 from mogul.experiments.registry import EXPERIMENTS
+from mogul.experiments.split_choice import BY_TRAJECTORY
 from mogul.plan import NoiseName
 from mogul.report.experiment_tables import print_published, print_spread
 from mogul.report.markdown import markdown_line
@@ -76,7 +77,7 @@ class _Row:
 def _blocks(frame: pd.DataFrame) -> list[tuple[Block, pd.DataFrame]]:
     """Lines that compete with each other; sweeps have figures of their own."""
     plain = frame[frame.setting == ""]
-    kinds = plain.split.map(lambda split: split if split == "by trajectory" else "random")
+    kinds = plain.split.map(lambda split: BY_TRAJECTORY if split.startswith(BY_TRAJECTORY) else "random")
     groups = plain.groupby([plain.experiment, plain.dataset, kinds, plain.preset], sort=False)
     blocks: list[tuple[Block, pd.DataFrame]] = [
         ((str(key[0]), str(key[1]), str(key[2]), str(key[3])), some) for key, some in groups

@@ -6,6 +6,7 @@ import pandas as pd
 
 from mogul.experiments.paper import published
 from mogul.experiments.record import Record
+from mogul.experiments.split_choice import BY_TRAJECTORY
 from mogul.report.results import in_order
 
 METRICS = ("ll", "mrmse", "crps", "coverage_80")
@@ -36,7 +37,7 @@ def summary_frame(records: Iterable[Record]) -> pd.DataFrame:
 
 def split_kind(record: Record) -> str:
     """What splits are averaged over: `random`, or `by trajectory`."""
-    return record.split.kind if record.split.kind == "random" else "by trajectory"
+    return record.split.kind if record.split.kind == "random" else BY_TRAJECTORY
 
 
 def _row(record: Record, metric: str) -> dict[str, object]:
