@@ -3,12 +3,15 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mogul.errors import ConfigError
 from mogul.files import require_file, write_json, write_whole
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 app = typer.Typer(help="Data sets: list, check, simulate.", no_args_is_help=True)
 
@@ -90,7 +93,7 @@ def _require_json_place(json_file: Path | None) -> None:
         require_file(json_file, "JSON", "data.json")
 
 
-def _give(table: Any, content: object, json_file: Path | None) -> None:
+def _give(table: "RenderableType", content: object, json_file: Path | None) -> None:
     """Print the table, or the JSON alone; write the file if one is wanted."""
     if json_file == STANDARD_OUTPUT:
         json.dump(content, sys.stdout, indent=2, ensure_ascii=False)

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from mogul.data.audit import Audit
 from mogul.data.entry import Entry, describe_sizes
@@ -20,8 +22,8 @@ def presence(entry: Entry, folder: Path | None) -> str:
     return "yes" if entry.is_present(folder) else "no"
 
 
-def catalogue_table(entries: Sequence[Entry], folder: Path | None) -> Table:
-    """A line for each data set."""
+def catalogue_table(entries: Sequence[Entry], folder: Path | None) -> Group:
+    """A line for each data set, and below the table, where there is room, what it is and is not."""
     where = (
         "no data folder: set MOGUL_DATA, or pass --data-dir"
         if folder is None
@@ -31,14 +33,13 @@ def catalogue_table(entries: Sequence[Entry], folder: Path | None) -> Table:
     table.add_column("name", no_wrap=True)
     for heading in ("rows", "inputs", "outputs"):
         table.add_column(heading, justify="right")
-    for heading in ("groups", "here", "what it is, and is not"):
+    for heading in ("groups", "here"):
         table.add_column(heading)
     for entry in entries:
         sizes = (f"{entry.num_rows:,}", str(entry.num_inputs), str(entry.num_outputs))
-        table.add_row(
-            entry.name, *sizes, entry.groups, escape(presence(entry, folder)), f"{entry.what}; {entry.is_not}"
-        )
-    return table
+        table.add_row(entry.name, *sizes, entry.groups, escape(presence(entry, folder)))
+    notes = [Text.assemble("\n", (entry.name, "bold"), f": {entry.what}; {entry.is_not}.") for entry in entries]
+    return Group(table, *notes)
 
 
 def audit_table(entry: Entry, found: Audit, checksums: Mapping[str, str]) -> Table:
