@@ -4,19 +4,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from jaxtyping import Float
 
 from mogul.arrays import Array
 from mogul.data import Dataset, Standardiser
-from mogul.metrics import NUM_INNER, NUM_OUTER, Scores, nested_log_density, score
-from mogul.prediction import Prediction
+from mogul.metrics import NUM_INNER, NUM_OUTER, Part, Scores, score_rows
 from mogul.training.fitted import Fitted, FittedLatent
 
 # How many numbers the draws of a part may hold: some 160 MB in float64.
 _NUMBERS_AT_ONCE = 20_000_000
-
-Part = tuple[Prediction, Float[Array, "_ P"]]
 
 
 @dataclass(frozen=True)
@@ -44,14 +40,4 @@ def predicted_parts(
 
 def row_scores(parts: Iterable[Part], units: Standardiser) -> RowScores:
     """All scores in standardised units, by the paper's estimator of the log likelihood."""
-    densities: list[Array] = []
-
-    def standardised() -> Iterator[Part]:
-        for prediction, y in parts:
-            part = prediction.standardised(units), units.apply(y)
-            density = nested_log_density(*part, num_outer=max(1, len(prediction.component_mean) // NUM_INNER))
-            densities.append(np.where(np.isnan(y).all(axis=1), np.nan, density))
-            yield part
-
-    scores = score(standardised())
-    return RowScores(scores, np.concatenate(densities))
+    return RowScores(*score_rows((prediction.standardised(units), units.apply(y)) for prediction, y in parts))

@@ -12,7 +12,7 @@ import torch
 from mogul.data import Scaling
 from mogul.data.grouped import GroupedData
 from mogul.experiments.baselines import BASELINES, LeastSquares
-from mogul.experiments.job import NUM_DRAWS, Job
+from mogul.experiments.job import Job
 from mogul.experiments.record import METRICS, Record
 from mogul.experiments.registry import EXPERIMENTS, experiment
 from mogul.experiments.split_choice import SplitChoice
@@ -66,7 +66,7 @@ def test_a_model_scores_as_a_fit_by_hand(label: str, choices: dict[str, str]) ->
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     fitted = fit(train, job.model, job.training, **choices)
-    scores = fitted.evaluate(test, standardised=True, num_samples=NUM_DRAWS)
+    scores = fitted.evaluate(test, standardised=True, num_samples=job.num_draws)
     torch.set_num_threads(threads)
     assert record.metrics["ll"] == pytest.approx(scores.ll, abs=1e-9)
     assert record.metrics["crps"] == pytest.approx(scores.crps, abs=1e-9)
@@ -84,7 +84,7 @@ def test_new_trajectories_are_stopped_for_by_others() -> None:
     train, test = grouped.split_by_trajectory()
     held_out = rows_of_some_groups(grouped.groups[known], 0.2, seed=1)
     fitted = fit(train, "mogp", job.training, held_out=held_out)
-    scores = fitted.evaluate(test, num_samples=NUM_DRAWS)
+    scores = fitted.evaluate(test, num_samples=job.num_draws)
     units = np.log(Scaling.of(train).outputs.scale).sum()  # the tables', of all training rows
     assert record.metrics["ll"] == pytest.approx(scores.ll + units, abs=1e-6)
     assert record.config["held_out"] == "groups"

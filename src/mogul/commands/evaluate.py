@@ -10,8 +10,8 @@ import numpy as np
 from mogul.arrays import Array
 from mogul.commands.columns import data_of_model
 from mogul.data.formats import read_table
-from mogul.metrics import Scores, coverage
-from mogul.row_scores import Part, predicted_parts, row_scores
+from mogul.metrics import Part, Scores, coverage
+from mogul.row_scores import predicted_parts, row_scores
 from mogul.storage import load
 from mogul.training.fitted import FittedLatent
 

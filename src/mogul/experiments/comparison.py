@@ -14,9 +14,9 @@ from mogul.arrays import Array, IntArray
 from mogul.data import Dataset, Scaling
 from mogul.errors import ConfigError, DataError, MogulError
 from mogul.experiments.baselines import LeastSquares, normal_prediction
-from mogul.metrics import Scores
+from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores
 from mogul.prediction import Prediction
-from mogul.row_scores import Part, RowScores, predicted_parts, row_scores
+from mogul.row_scores import RowScores, predicted_parts, row_scores
 from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
 from mogul.training.presets import default_noise
@@ -215,7 +215,7 @@ def _trial(label: str, train: Dataset, test: Dataset, training: Training) -> Tri
     elif label == LEAST_SQUARES:
         parts = iter([(LeastSquares.fit(train).predict(test.x), test.y)])
     else:
-        parts = predicted_parts(training.fit(train, label), test, seed=training.seed)
+        parts = predicted_parts(training.fit(train, label), test, FEW_OUTER * NUM_INNER, training.seed)
     seconds = time.perf_counter() - started
     return Trial(label, seconds, row_scores(parts, Scaling.of(train).outputs))
 

@@ -7,13 +7,13 @@ from typing import Any
 from mogul.data.splits import Split
 from mogul.experiments.protocol import PresetName
 from mogul.experiments.record import Kind, slug_of
-from mogul.metrics import NUM_INNER, NUM_OUTER
+from mogul.metrics import FEW_OUTER, NUM_INNER, NUM_OUTER
 from mogul.plain import encode
 from mogul.training import TrainingConfig
 
 # Of every job, whatever the machine: the order of sums, and with it the last digits, depends on it.
 NUM_THREADS = 1
-NUM_DRAWS = NUM_OUTER * NUM_INNER
+NUM_DRAWS: dict[PresetName, int] = {"paper": NUM_OUTER * NUM_INNER, "fast": FEW_OUTER * NUM_INNER}
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,11 @@ class Job:
         return slug_of(self.experiment, self.preset, self.dataset, self.split_label, self.label, self.settings)
 
     @property
+    def num_draws(self) -> int:
+        """Of the mixture that predictions are."""
+        return NUM_DRAWS[self.preset]
+
+    @property
     def config(self) -> dict[str, Any]:
         """Everything that the numbers depend on beside seed and split, as plain values."""
         return {
@@ -67,7 +72,7 @@ class Job:
             "noise_floor": self.noise_floor,
             "num_train": self.split.num_train,
             "num_test": self.split.num_test,
-            "num_draws": NUM_DRAWS,
+            "num_draws": self.num_draws,
             "num_threads": NUM_THREADS,
             "data_sha256": self.data_sha256,
         }

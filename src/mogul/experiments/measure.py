@@ -8,15 +8,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from mogul.arrays import Array, IntArray
-from mogul.metrics import LEVELS, coverage, score
+from mogul.metrics import LEVELS, Part, coverage, score
 from mogul.prediction import Prediction
 
 NUM_BINS = 20
 CALIBRATION_LEVELS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 MAX_ROWS = 150
 DIGITS = 6
-
-Part = tuple[Prediction, Float[Array, "_ P"]]
 
 
 @dataclass(frozen=True)

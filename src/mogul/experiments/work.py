@@ -17,11 +17,12 @@ from mogul.data import Dataset, Scaling
 from mogul.data.grouped import GroupedData
 from mogul.errors import MogulError, MogulWarning
 from mogul.experiments.experiment import Experiment
-from mogul.experiments.job import NUM_DRAWS, NUM_THREADS, Job
-from mogul.experiments.measure import Part, evenly_spaced, measure, rounded
+from mogul.experiments.job import NUM_THREADS, Job
+from mogul.experiments.measure import evenly_spaced, measure, rounded
 from mogul.experiments.record import Record
 from mogul.experiments.registry import experiment
 from mogul.inputs import Latent
+from mogul.metrics import Part
 from mogul.training import Fitted, History, fit
 from mogul.training.held_out import HELD_OUT_SHARE, rows_of_some_groups
 from mogul.training.task import MeanChoice
@@ -80,9 +81,9 @@ def _run_model(
 ) -> dict[str, Any]:
     mean: MeanChoice = "linear" if job.linear else "paper"
     fitted = fit(train, job.model, job.training, mean=mean, held_out=held_out, **job.options)
-    measured = asdict(measure(_in_units(job, train, fitted.predict_parts(test, NUM_DRAWS)), test.output_names))
+    measured = asdict(measure(_in_units(job, train, fitted.predict_parts(test, job.num_draws)), test.output_names))
     if declared.scores_training:
-        known = measure(_in_units(job, train, fitted.predict_parts(train, NUM_DRAWS)), train.output_names).metrics
+        known = measure(_in_units(job, train, fitted.predict_parts(train, job.num_draws)), train.output_names).metrics
         measured["metrics"] |= {f"train_{name}": known[name] for name in ("ll", "mrmse")}
     return measured | {"curve": _curve(fitted.history), "latent": _latent(fitted)}
 
