@@ -16,6 +16,8 @@ PresetName = Literal["default", "paper"]
 
 # The default's budget, in steps: enough for most data, and `Stopping` ends sooner where it is too much.
 _STEPS, _MIN_EPOCHS, _MAX_EPOCHS = 600, 20, 200
+# Of very many rows a few passes are thousands of steps: half a million are gone through three times.
+_MANY_STEPS, _FEWEST_EPOCHS = 3000, 3
 # Many small steps down: what Adam's own noise hides at one rate, the next can still learn.
 _MILESTONES, _DECAY = tuple(0.1 * tenth for tenth in range(2, 10)), 0.65
 # Beyond so many rows random starts hardly differ, and single precision is as good (docs/performance.md) and faster.
@@ -67,7 +69,7 @@ def _default(model: str, seed: int, num_rows: int) -> TrainingConfig:
     few = num_rows <= _FEW_ROWS
     recipe = Name.parse(model).recipe
     batch_size = 250 if few else recipe.batch_size
-    epochs = min(_MAX_EPOCHS, max(_MIN_EPOCHS, _STEPS // math.ceil(num_rows / batch_size)))
+    epochs = _epochs(math.ceil(num_rows / batch_size))
     return TrainingConfig(
         epochs=epochs,
         batch_size=batch_size,
@@ -82,6 +84,12 @@ def _default(model: str, seed: int, num_rows: int) -> TrainingConfig:
         precision="float64" if few else "float32",
         seed=seed,
     )
+
+
+def _epochs(steps_each: int) -> int:
+    """As many as the budget of steps allows, within reason."""
+    enough = min(_MAX_EPOCHS, max(_MIN_EPOCHS, _STEPS // steps_each))
+    return max(_FEWEST_EPOCHS, min(enough, _MANY_STEPS // steps_each))
 
 
 def _paper(model: str, seed: int) -> TrainingConfig:

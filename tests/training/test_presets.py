@@ -1,0 +1,26 @@
+"""What a default fit is given to work with."""
+
+import math
+
+import pytest
+
+from mogul.training.presets import preset
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "epochs"), [(50, 200), (2_500, 60), (15_068, 20), (75_000, 20), (500_000, 3), (10_000_000, 3)]
+)
+def test_a_default_fit_has_a_budget_of_steps_and_some_passes_at_least(num_rows: int, epochs: int) -> None:
+    assert preset("default", "n-sbgprn", num_rows=num_rows).epochs == epochs
+
+
+@pytest.mark.parametrize("model", ["mogp", "n-sbgprn", "n-dgp"])
+def test_more_rows_never_have_more_epochs_within_a_precision(model: str) -> None:
+    for some in ((50, 250, 1_000, 2_500), (2_501, 20_000, 100_000, 400_000, 2_000_000)):
+        epochs = [preset("default", model, num_rows=num_rows).epochs for num_rows in some]
+        assert epochs == sorted(epochs, reverse=True)
+
+
+def test_annealing_leaves_most_of_the_epochs() -> None:
+    config = preset("default", "dgp", num_rows=1_000_000)
+    assert config.anneal_epochs <= math.ceil(config.epochs / 5)
