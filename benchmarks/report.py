@@ -134,9 +134,9 @@ with one 0.6. A control loop should call `torch.set_num_threads(1)`; on a quiet 
 
 Several starts in one batched computation were not built. GPs of five starts can be had as one step with five times as
 many GPs; over five steps in turn it took, with 25, 50, 100 inducing points and three GPs, 0.22, 0.40 and 0.56 of the
-time, with seven GPs and 100 or 200 points 1.03 and 1.27 (a busy machine; above, 28 GPs with 400 points take 5.5 times as
-long as seven). It would pay for a few GPs with few inducing points, and defaults have more: as many as rows, up to 400.
-And `torch.func.vmap` cannot follow factorisations that grow their jitter, or a choice of algorithm by the data.
+time, with seven GPs and 100 or 200 points 1.03 and 1.27 (a busy machine; above, 28 GPs with 400 points take 5.5 times
+as long as seven). It would pay for a few GPs with few inducing points, and defaults have more: as many as rows, up to
+400. And `torch.func.vmap` cannot follow factorisations that grow their jitter, or a choice of algorithm by the data.
 """
 _PRECISION_PARTS = ("float32_ll", "mixed_ll", "float64_ll", "float32_seconds", "float64_seconds")
 _AXES = {"m": "M", "l": "L", "p": "P", "h": "H", "b": "B"}
