@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,12 +27,6 @@ HELD_OUT = rows_of_some_groups(RUNS, 0.2, seed=0)
 KNOWN = np.setdiff1d(np.arange(40), HELD_OUT)
 
 
-@pytest.fixture(autouse=True)
-def _as_a_user_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Users have no shape checker in front of our own checks: an argument may be anything until it is fitted."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
-
-
 def regressor(**settings: Any) -> MultiOutputGPRegressor:
     small: dict[str, Any] = {"model": "mogp", "epochs": 3, "num_starts": 1, "num_inducing": 4, "num_samples": 5}
     return MultiOutputGPRegressor(**(small | settings))
@@ -42,7 +35,7 @@ def regressor(**settings: Any) -> MultiOutputGPRegressor:
 AUTO = regressor(noise="auto", options={"num_noise_inducing": 3}, epochs=2)
 
 
-# All of scikit-learn's checks run on an estimator with one noise (tests/test_estimators.py): these few see the choice.
+# All of scikit-learn's checks run on an estimator with one noise (test_scikit_learn.py): these few see the choice.
 @pytest.mark.parametrize(
     "check", [check_dict_unchanged, check_fit_idempotent, check_fit2d_1sample, check_n_features_in]
 )
