@@ -1,6 +1,7 @@
 """Calibration: intervals that cover whatever the model, and a spread that fits."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,22 @@ class TestFitted:
         write_sealed(tmp_path / "m", header, tensors | {"calibration.stretch": tensors["calibration.stretch"][:1]})
         with pytest.raises(FileError, match="Calibrate anew"):
             mogul.load(tmp_path / "m")
+
+    def test_it_knows_its_seed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Moments of a deep model are made of draws, and scores belong to those of the calibration."""
+        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+        config = replace(SMALL, epochs=1, seed=3)
+        deep = fit(Dataset(X[:40], Y[:40]), "dgp", config, num_inducing=3, num_top_inducing=3)
+        for seed in (3, 4):
+            calibrated = deep.calibrated(Dataset(X[40:], Y[40:]), seed=seed)
+            expected = calibrated.require_calibration().interval(*calibrated.predictor(seed=seed).mean_std(X), 0.8)
+            calibrated.save(tmp_path / "m")
+            np.testing.assert_array_equal(calibrated.interval(X, 0.8), expected)
+            np.testing.assert_array_equal(mogul.load(tmp_path / "m").interval(X, 0.8), expected)
+        header, tensors = read_sealed(tmp_path / "m")
+        del header["format"], header["sha256"], tensors["calibration.seed"]
+        write_sealed(tmp_path / "m", header, tensors)
+        assert mogul.load(tmp_path / "m").require_calibration().seed == 3  # of training: files of old do not say
 
     def test_without_it_there_are_no_intervals(self, plain: Fitted) -> None:
         with pytest.raises(ConfigError, match=r"was not calibrated, or trained on since. Fit with calibrate=0.2"):

@@ -13,34 +13,18 @@ import pytest
 from scipy.io import savemat
 
 import mogul
+from arm import OUTPUTS, QUICK, arm_folder, rows
 from mogul.commands import fit as fit_command
 from mogul.errors import MogulWarning
 from mogul.experiments import comparison
 from mogul.storage import save
 from terminal import assert_refused, command
 
-INPUTS, OUTPUTS = ["angle", "load"], ["force", "torque"]
-QUICK = ("--epochs", "2", "--no-check")
-
-
-def rows(num_rows: int = 40, seed: int = 0) -> pd.DataFrame:
-    """Two inputs, a constant one, two outputs with gaps, and their names."""
-    rng = np.random.default_rng(seed)
-    x = rng.uniform(-1, 1, (num_rows, 2))
-    y = np.stack([np.sin(2 * x[:, 0]), x[:, 1] - x[:, 0]], axis=1) + 0.05 * rng.standard_normal((num_rows, 2))
-    table = pd.DataFrame(np.hstack([x, y]), columns=[*INPUTS, *OUTPUTS])
-    table.insert(1, "gravity", 9.81)
-    table.loc[::5, "torque"] = np.nan
-    return table
-
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with a table in it."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    rows().to_csv("arm.csv", index=False)
-    return tmp_path
+    return arm_folder(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -98,78 +82,6 @@ def test_a_check_that_nobody_asked_for_stops_nothing(run):
     assert_refused(run(*arguments, "--check"), "Each output must have values in training", "'torque' has none")
     assert not Path("model.mogul").exists()
     assert run(*arguments).code == 0
-
-
-@pytest.fixture
-def runs(folder: Path) -> str:
-    """A table with a column that says which rows belong together, in words."""
-    rows().assign(run=np.repeat(list("abcde"), 8)).to_csv("runs.csv", index=False)
-    return "runs.csv"
-
-
-def test_whole_groups_choose_the_noise(run, runs, monkeypatch: pytest.MonkeyPatch):
-    arguments = ("fit", runs, "--targets", "force,torque", "--model", "mogp", "--groups", "run", "--epochs", "1")
-    summary = json.loads(run(*arguments, "--noise", "auto", "--json").out)
-    assert summary["input_names"] == ["angle", "gravity", "load"]
-    assert summary["choice"]["num_held_out"] == summary["check"]["held_out_rows"] == 8
-    assert [each["noise"] for each in summary["choice"]["candidates"]] == ["constant", "gp", "student-t"]
-    chosen = summary["choice"]["chosen"]
-    assert summary["held_out_ll"] == max(each["ll"] for each in summary["choice"]["candidates"])
-    assert f"{chosen}, by LL per row on 8 held out: constant " in run("show", "model.mogul").out
-    assert json.loads(run("show", "model.mogul", "--json").out)["choice"]["chosen"] == chosen
-    assert mogul.load("model.mogul").choice.chosen == chosen
-    lines = run(*arguments, "--noise", "student-t", "--no-check", "--force").out
-    assert "Held out LL " in lines
-
-
-@pytest.mark.parametrize(
-    ("arguments", "fragments"),
-    [
-        (("--groups", "rn"), ("--groups must name columns", "Did you mean 'run'?")),
-        (("--groups", "load", "--inputs", "angle,load"), ("--groups must be a column of its own", "'load'")),
-        (("--groups", "force"), ("--groups must be a column of its own", "'force'")),
-        (("--groups", "gravity", "--inputs", "angle"), ("two groups must be there", "got 1")),
-        (("--groups", "torque"), ("--groups must be a column of its own",)),
-        (("--groups", "run", "--model", "mogp-lvm"), ("--groups needs a model with observed inputs", "mogp-lvm")),
-        (("--noise", "auto", "--model", "mogp-lvm"), ("--noise auto needs a model with observed inputs", "mogp-lvm")),
-        (("--calibrate", ".2", "--model", "mogp-lvm"), ("--calibrate needs a model with observed inputs", "mogp-lvm")),
-        (("--noise", "loud", "--groups", "run"), ("noise must be one of auto, constant", "'loud'")),
-    ],
-)
-def test_groups_and_noise_that_make_no_sense_are_refused(run, runs, arguments, fragments):
-    assert_refused(run("fit", runs, "--targets", "force,torque", *arguments), *fragments)
-    assert not Path("model.mogul").exists()
-
-
-def test_intervals_come_from_rows_set_aside(run, folder: Path):
-    arguments = ("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", "--calibrate", ".5", *QUICK)
-    assert run(*arguments).code == 0
-    predicted = pd.read_csv(io.StringIO(run("predict", "model.mogul", "arm.csv", "--coverage", ".8").out))
-    assert list(predicted) == [
-        "force",
-        "force_std",
-        "force_low",
-        "force_high",
-        "torque",
-        "torque_std",
-        "torque_low",
-        "torque_high",
-    ]
-    table, fitted = rows(), mogul.load("model.mogul")
-    low, high = fitted.interval(table[fitted.input_names], 0.8)
-    np.testing.assert_allclose(predicted[["force_low", "torque_low"]], low)
-    np.testing.assert_allclose(predicted[["force_high", "torque_high"]], high)
-    content = json.loads(run("predict", "model.mogul", "arm.csv", "--coverage", ".8", "--json").out)
-    np.testing.assert_allclose(content["torque"]["high"], high[:, 1])
-    assert_refused(run("predict", "model.mogul", "arm.csv", "--coverage", ".99"), "coverage must be at most", "0.99")
-    assert_refused(
-        run("predict", "model.mogul", "arm.csv", "--coverage", "90"), "--coverage must be between 0 and 1", "90"
-    )
-    assert_refused(run(*arguments[:7], "2", "--force"), "--calibrate must be between 0 and 1", "2.0")
-
-
-def test_intervals_need_calibration(run, model):
-    assert_refused(run("predict", model, "arm.csv", "--coverage", ".8"), "was not calibrated", "--calibrate .2")
 
 
 def test_the_same_seed_gives_the_same_file(run, model):

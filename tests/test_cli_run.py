@@ -76,7 +76,20 @@ def test_debug_shows_where_it_happened(run, failing, arguments):
         (("fit",), "Missing argument 'DATA'. Try mogul fit --help."),
         (("fit", "t.csv"), "Missing option '--targets'. Try mogul fit --help."),
         (("fit", "t.csv", "--targts", "a"), "--targets"),
-        (("fit", "t.csv", "--targets", "a", "--epochs", "many"), "Invalid value for '--epochs'"),
+        (
+            ("fit", "t.csv", "--targets", "a", "--epochs", "many"),
+            "--epochs must be a valid integer; got 'many'. Try mogul fit --help.",
+        ),
+        (
+            ("fit", "t.csv", "--targets", "a", "--seed", "1.5"),
+            "--seed must be a valid integer; got '1.5'. Try mogul fit",
+        ),
+        (
+            ("fit", "t.csv", "--targets", "a", "--calibrate", "x"),
+            "--calibrate must be a valid number; got 'x'. Try mogul",
+        ),
+        (("predict", "m", "t.csv", "--coverage", ""), "--coverage must be a valid number; got ''. Try mogul predict"),
+        (("compare", "t.csv", "--targets", "a", "--folds", "x\ny"), "--folds must be a valid integer; got 'x\\ny'."),
         (("fti",), "Did you mean 'fit'? Try mogul --help."),
         (("show", "a", "b"), "Try mogul show --help."),
     ],

@@ -39,6 +39,7 @@ class Calibration:
             where fewer than ten of them, or of their groups, have that output.
         scores: |y − mean|/std, for the std after stretching; NaN where y is missing.
         groups: a number for the group of each row.
+        seed: of the draws that the moments were made of: those of an interval must be made of the same.
 
     Example:
         >>> scores = np.arange(1.0, 10.0)[:, None]
@@ -49,6 +50,7 @@ class Calibration:
     stretch: Float[Array, "P"]
     scores: Float[Array, "N P"]
     groups: Int[IntArray, "N"]
+    seed: int = 0
 
     def __post_init__(self) -> None:
         sizes = (len(self.stretch), len(self.groups))
@@ -59,13 +61,16 @@ class Calibration:
             )
 
     @staticmethod
-    def of(parts: Iterable[Part], scores: Float[Array, "N P"], groups: Int[IntArray, "N"]) -> "Calibration":
+    def of(
+        parts: Iterable[Part], scores: Float[Array, "N P"], groups: Int[IntArray, "N"], seed: int = 0
+    ) -> "Calibration":
         """From rows that a model was not trained on.
 
         Args:
             parts: what it says about them, part by part, beside the truth.
             scores: |y − mean|/std by the very moments that intervals will be made of.
             groups: a number for the group of each row.
+            seed: of the draws behind those moments.
         """
         stride = max(1, math.ceil(len(groups) / _MOST_ROWS))
         some = [(prediction.rows(slice(None, None, stride)), y[::stride]) for prediction, y in parts]
@@ -74,7 +79,7 @@ class Calibration:
             [_best_stretch(some, output) if n >= _FEWEST_GROUPS else 1.0 for output, n in enumerate(counts)]
         )
         known = ~np.isnan(scores).all(axis=1)
-        return Calibration(stretch, (scores / stretch)[known], groups[known])
+        return Calibration(stretch, (scores / stretch)[known], groups[known], seed)
 
     def multiplier(self, coverage: float) -> Float[Array, "P"]:
         """The number q of standard deviations to each side, for each output."""

@@ -5,6 +5,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import typer
 
@@ -64,10 +65,19 @@ def _described(error: Exception) -> tuple[str, int]:
 
 def _usage(error: typer.TyperException) -> str:
     """The complaint, and where to read on; nothing where the help itself has been shown."""
-    message = error.format_message().strip()
+    message = _wrong_value(error) or error.format_message().strip()
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "mogul"
     return message and f"{message if message[-1] in '.?' else message + '.'} Try {command} --help."
+
+
+def _wrong_value(error: typer.TyperException) -> str | None:
+    """Which option must be what, and what it is; None where the complaint is another."""
+    found: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()  # by pydantic, which reads for typer
+    if not (isinstance(error, typer.BadParameter) and error.param and found):
+        return None
+    rule = found[0]["msg"].partition(",")[0].removeprefix("Input should be ")
+    return f"{'/'.join(error.param.opts)} must be {rule}; got {found[0]['input']!r}."
 
 
 @contextmanager

@@ -126,6 +126,9 @@ def build(
 ) -> Model:
     """The model of this name at a random start, in the precision of x; sizes are the paper's unless given.
 
+    Sizes of parts that a model does not have are passed over, so that one set of sizes builds every model side by side;
+    `mogul.fit` refuses them, as a user who gives them means something by them: see `require_used`.
+
     Args:
         name: one of `names()`.
         x: standardised training inputs, or where the latent inputs of an `-lvm` model start.

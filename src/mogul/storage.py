@@ -30,7 +30,7 @@ Header = dict[str, Any]
 
 _MODEL, _KNOWN_Y, _KNOWN_OBSERVED = "model.", "training.y", "training.observed"
 _MEMBER, _CALIBRATION = "member", "calibration."
-_OF_A_TRAINING = ("held_out", "interrupted")
+_OF_A_TRAINING = ("held_out", "interrupted", "num_rows")
 _PACKAGES = ("mogul", "torch", "gpytorch", "linear_operator", "numpy", "scikit-learn", "safetensors")
 
 
@@ -133,7 +133,7 @@ def _fitted(header: Header, tensors: dict[str, Tensor]) -> Fitted:
             for place, plain in enumerate(header.get("members", []), start=1)
         ]
         whole = FittedMixture.of([best, *others]) if others else best
-        calibration = _calibration(_named(tensors, _CALIBRATION), blueprint.num_outputs)
+        calibration = _calibration(_named(tensors, _CALIBRATION), blueprint)
         return replace(whole, choice=_choice(header.get("choice")), calibration=calibration)
     y, observed = tensors[_KNOWN_Y], tensors[_KNOWN_OBSERVED]
     known = Batch(y.new_zeros(len(y), 0), y, observed, torch.arange(len(y)))
@@ -202,13 +202,16 @@ def _member(best: Fitted, plain: Header, state: dict[str, Tensor]) -> Fitted:
     return replace(best, model=rebuilt(blueprint, state, plain["layouts"]), history=history, blueprint=blueprint)
 
 
-def _calibration(tensors: dict[str, Tensor], num_outputs: int) -> Calibration | None:
+def _calibration(tensors: dict[str, Tensor], blueprint: Blueprint) -> Calibration | None:
     if not tensors:
         return None
-    calibration = Calibration(**{name: tensor.numpy() for name, tensor in tensors.items()})
-    if len(calibration.stretch) != num_outputs:
+    parts: dict[str, Any] = {name: tensor.numpy() for name, tensor in tensors.items()}
+    # Files of old do not say by which seed: it was that of training, for all that fit a model and calibrate it.
+    parts["seed"] = int(parts.get("seed", blueprint.config.seed if blueprint.config else 0))
+    calibration = Calibration(**parts)
+    if len(calibration.stretch) != blueprint.num_outputs:
         raise FileError(
-            f"Calibration must be of the model's {num_outputs} outputs; got {len(calibration.stretch)}. "
+            f"Calibration must be of the model's {blueprint.num_outputs} outputs; got {len(calibration.stretch)}. "
             "Do not trust this file."
         )
     return calibration

@@ -40,6 +40,7 @@ class FitSummary:
     out: str
     model: str
     num_rows: int
+    num_trained: int
     input_names: list[str]
     output_names: list[str]
     missing_share: float
@@ -127,7 +128,7 @@ def _splits_to_check(data: Dataset, training: Training, wanted: bool | None) -> 
     try:
         splits = _split(data, training)
         require_known_outputs(data, splits)
-    except DataError:
+    except (ConfigError, DataError):
         if wanted:
             raise
         return []
@@ -137,27 +138,31 @@ def _splits_to_check(data: Dataset, training: Training, wanted: bool | None) -> 
 def _split(data: Dataset, training: Training) -> list[Split]:
     """A fifth of the rows, or of the groups, held out."""
     if training.groups is None:
-        return holdout(data.num_rows, training.seed)
-    held_out = rows_of_some_groups(training.groups, HELD_OUT_SHARE, training.seed)
-    kept = np.setdiff1d(np.arange(data.num_rows), held_out)
-    training.on(kept).divided(data.rows(kept))  # or an error, where too few groups are left
+        ((kept, held_out),) = holdout(data.num_rows, training.seed)
+    else:
+        held_out = rows_of_some_groups(training.groups, HELD_OUT_SHARE, training.seed)
+        kept = np.setdiff1d(np.arange(data.num_rows), held_out)
+    training.on(kept).divided(data.rows(kept))  # or an error, where too few rows or groups are left
     return [(kept, held_out)]
 
 
 def _summary(
     path: Path, out: Path, model: str, data: Dataset, fitted: Fitted, seconds: float, check: Check | None
 ) -> FitSummary:
+    num_trained = fitted.history.num_rows
+    assert num_trained is not None  # only files of old do not say
     return FitSummary(
         source=str(path),
         out=str(out),
         model=model,
         num_rows=data.num_rows,
+        num_trained=num_trained,
         input_names=data.input_names,
         output_names=data.output_names,
         missing_share=data.num_missing / data.y.size,
         epochs=len(fitted.history.elbo),
         starts=len({record.start for record in fitted.history.records}),
-        elbo_per_row=fitted.history.elbo[-1] / data.num_rows,
+        elbo_per_row=fitted.history.elbo[-1] / num_trained,
         seconds=seconds,
         held_out_ll=fitted.history.held_out,
         choice=fitted.choice,

@@ -105,7 +105,7 @@ def predict_file(
         np.concatenate(stds),
         np.concatenate(quantiles, axis=1),
         coverage,
-        None if coverage is None else fitted.interval(data.x, coverage, seed),
+        None if coverage is None else fitted.interval(data.x, coverage),
     )
 
 

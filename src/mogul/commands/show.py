@@ -5,10 +5,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
 from mogul.errors import FileError
 from mogul.seal import read_header
 
 _EPOCH = ("start", "elbo", "seconds")
+_GROUPS = "calibration.groups"  # as `mogul.storage` calls them
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class ModelCard:
     last_elbo: float | None
     seconds: float
     choice: dict[str, Any] | None
+    calibration: dict[str, int] | None
     versions: dict[str, str]
 
     def to_json(self) -> dict[str, Any]:
@@ -39,11 +44,11 @@ class ModelCard:
 
 
 def show_file(path: Path) -> ModelCard:
-    """Read and check the header of a model file; its tensors stay on disk."""
+    """Read and check the header of a model file; the tensors of its model stay on disk."""
     header = read_header(path)
     try:
         return _card(path, header)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, SafetensorError) as error:
         raise FileError(
             f"A model file must describe its model; {path} does not: {type(error).__name__} {error}. "
             "Do not trust this file."
@@ -74,8 +79,18 @@ def _card(path: Path, header: dict[str, Any]) -> ModelCard:
         last_elbo=finite[-1] if finite else None,
         seconds=float(sum(seconds)),
         choice=_choice(header.get("choice")),
+        calibration=_calibration(path),
         versions={str(name): str(version) for name, version in header["versions"].items()},
     )
+
+
+def _calibration(path: Path) -> dict[str, int] | None:
+    """How many rows, and groups of them, the model is calibrated by; None where it is not."""
+    with safe_open(path, "numpy") as tensors:
+        if _GROUPS not in tensors.keys():  # noqa: SIM118  # a file of tensors has no other way to ask
+            return None
+        groups = tensors.get_tensor(_GROUPS)
+    return {"num_rows": len(groups), "num_groups": len(np.unique(groups))}
 
 
 def _choice(plain: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -13,11 +13,11 @@ from mogul.estimators.predictions import Container, PredictsOutputs
 from mogul.estimators.tables import Outputs, as_array, copies, named_dataset
 from mogul.estimators.validation import is_pair, share_of, with_validation
 from mogul.nonlinearities import Nonlinearity
-from mogul.training.choice import Choice
+from mogul.training.choice import AUTO, Choice
 from mogul.training.config import Precision, TrainingConfig
 from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
-from mogul.training.held_out import group_numbers
+from mogul.training.held_out import group_numbers, held_out_share
 from mogul.training.more import train_more
 from mogul.training.presets import default_model, default_noise
 from mogul.training.rows import Rows
@@ -169,10 +169,12 @@ class MultiOutputGPRegressor(PredictsOutputs):
         rows, calibrating = Rows.of(data, copies(sample_weight, data.num_rows), numbers), None
         if aside is not None:
             rows, calibrating = rows.set_aside(aside, self._seed)
-        data, held_out = rows.data, rows.watched(share, self._seed)
+        data = rows.data
         model = default_model(data.num_rows) if self.model is None else self.model
         options = {"noise": default_noise(model, self.preset)} | options
         config = self._training_config(model, data.num_rows, share if numbers is None else None, epochs)
+        share = share or held_out_share(config.stopping, options["noise"] == AUTO)
+        held_out = None if is_pair(validation) else rows.watched(share, self._seed)
         if is_pair(validation):
             data, held_out = with_validation(data, self._own_rows(*validation))
         mean = "paper" if self.mean is None and self.preset == "paper" else self.mean

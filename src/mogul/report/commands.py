@@ -16,8 +16,9 @@ from mogul.report.names import counted
 def fit_lines(summary: FitSummary) -> list[str]:
     """Sizes, how training went, whether it was worth it, and what to type next."""
     missing = f"{summary.missing_share:.1%} missing" if summary.missing_share else "none missing"
+    trained = f", of which {summary.num_trained:,} were trained on" if summary.num_trained < summary.num_rows else ""
     lines = [
-        f"Rows     {summary.num_rows:,}",
+        f"Rows     {summary.num_rows:,}{trained}",
         f"Inputs   {counted(summary.input_names) or 'latent'}",
         f"Outputs  {counted(summary.output_names)} ({missing})",
         f"Model    {summary.model}: {summary.epochs} epochs, best of {summary.starts} starts, "

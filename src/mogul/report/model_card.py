@@ -28,7 +28,16 @@ def card_lines(card: ModelCard) -> list[tuple[str, str]]:
         ("inputs", counted(card.input_names)),
         ("outputs", counted(card.output_names)),
         ("training", f"{card.epochs} epochs, {kept} of {card.starts} starts{elbo}, {card.seconds:.0f} s"),
+        ("calibration", _calibration(card.calibration)),
         *([] if card.choice is None else [("noise", choice_line(card.choice))]),
         ("file", f"format {card.format}, {card.num_bytes:,} bytes, seal intact"),
         ("written with", ", ".join(f"{name} {version}" for name, version in card.versions.items())),
     ]
+
+
+def _calibration(found: dict[str, int] | None) -> str:
+    """By which rows; where each is a group of its own, groups are not worth a word."""
+    if found is None:
+        return "none"
+    groups = "" if found["num_groups"] == found["num_rows"] else f" of {found['num_groups']:,} groups"
+    return f"by {found['num_rows']:,} rows{groups}"

@@ -80,12 +80,12 @@ class Fitted:
         numbers = np.arange(data.num_rows) if groups is None else group_numbers(groups, data.num_rows)
         mean, std = own.predictor(seed=seed).mean_std(data.x)
         parts = own.predict_parts(data, _CALIBRATION_DRAWS, seed)
-        return replace(self, calibration=Calibration.of(parts, np.abs(data.y - mean) / std, numbers))
+        return replace(self, calibration=Calibration.of(parts, np.abs(data.y - mean) / std, numbers, seed))
 
-    def interval(self, x: Any, coverage: float = 0.9, seed: int = 0) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+    def interval(self, x: Any, coverage: float = 0.9) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Both ends of an interval for each output at x that holds it with this probability: see `Calibration`."""
         calibration = self.require_calibration()
-        return calibration.interval(*self.predictor(seed=seed).mean_std(x), coverage)
+        return calibration.interval(*self.predictor(seed=calibration.seed).mean_std(x), coverage)
 
     def require_calibration(self) -> Calibration:
         """What calibration found, or an error."""

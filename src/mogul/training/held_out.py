@@ -15,6 +15,16 @@ from mogul.training.stopping import Stopping
 HELD_OUT_SHARE = 0.2
 
 
+def held_out_share(stopping: Stopping | None, choosing: bool) -> float | None:
+    """The share of the rows that a training holds out by itself: its stopping's, or a fifth to choose a noise by.
+
+    >>> held_out_share(Stopping(), choosing=True)
+    0.2
+    """
+    asked = stopping.held_out if stopping else 0.0
+    return asked or (HELD_OUT_SHARE if choosing else None)
+
+
 def divided(
     num_rows: int, stopping: Stopping | None, held_out: Int[IntArray, "W"] | None
 ) -> tuple[Int[IntArray, "K"], Int[IntArray, "W"]]:

@@ -31,13 +31,15 @@ class History:
     """All epochs of all starts, and which start was trained to the end.
 
     `held_out` is the log likelihood of a held-out row at the epoch that was kept, in standardised units: None where no
-    rows were held out. `interrupted` tells whether Ctrl-C ended the training.
+    rows were held out. `interrupted` tells whether Ctrl-C ended the training. `num_rows` is how many rows were trained
+    on, those over which the terms of an epoch are totals: None in files of old, which do not say.
     """
 
     records: tuple[EpochRecord, ...]
     chosen_start: int
     held_out: float | None = None
     interrupted: bool = False
+    num_rows: int | None = None
 
     def frame(self) -> pd.DataFrame:
         """One row per epoch and start."""

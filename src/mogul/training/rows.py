@@ -7,6 +7,7 @@ from jaxtyping import Int
 
 from mogul.arrays import IntArray
 from mogul.data import Dataset
+from mogul.errors import DataError
 from mogul.training.held_out import HELD_OUT_SHARE, rows_of_some_groups
 from mogul.training.stopping import Stopping
 
@@ -37,18 +38,29 @@ class Rows:
         return Rows(self.data.rows(index), self.places[index], None if self.groups is None else self.groups[index])
 
     def set_aside(self, share: float, seed: int) -> tuple["Rows", "Rows"]:
-        """All but a share, and that share: some groups, or the ends of stretches; copies of a row stay together."""
-        if self.groups is None:
-            distinct = np.unique(self.places)
-            _, ends = Stopping(held_out=share).divide(len(distinct))
-            chosen = np.isin(self.places, distinct[ends.numpy()])
-        else:
-            chosen = np.zeros(self.data.num_rows, dtype=bool)
-            chosen[rows_of_some_groups(self.groups, share, seed)] = True
-        return self.at(np.flatnonzero(~chosen)), self.at(np.flatnonzero(chosen))
+        """All but a share to calibrate by, and that share."""
+        aside = self._some(share, seed, "calibrate")
+        rest = self.at(np.setdiff1d(np.arange(self.data.num_rows), aside))
+        if self.groups is not None and len(np.unique(self.groups)) - len(np.unique(self.groups[aside])) < 2:
+            raise DataError(
+                f"calibrate must leave two groups or more, to train on and to watch; {share} of "
+                f"{len(np.unique(self.groups))} groups leaves 1. Give a smaller share, or leave calibrate out."
+            )
+        return rest, self.at(aside)
 
     def watched(self, share: float | None, seed: int) -> Int[IntArray, "W"] | None:
-        """Places of whole groups to hold out; None where there are no groups, and a configuration holds out rows."""
-        if self.groups is None:
+        """Places of rows to hold out: whole groups, a fifth of them by default, or all copies of some rows.
+
+        None where there are no groups, and a configuration holds out any rows: none have copies, or none are wanted.
+        """
+        if self.groups is None and (share is None or len(np.unique(self.places)) == len(self.places)):
             return None
-        return rows_of_some_groups(self.groups, HELD_OUT_SHARE if share is None else share, seed)
+        return self._some(HELD_OUT_SHARE if share is None else share, seed, "validation")
+
+    def _some(self, share: float, seed: int, name: str) -> Int[IntArray, "W"]:
+        """Places of a share of the rows: some groups, or the ends of stretches; copies of a row stay together."""
+        if self.groups is not None:
+            return rows_of_some_groups(self.groups, share, seed)
+        distinct = np.unique(self.places)
+        _, ends = Stopping(held_out=share).divide(len(distinct), name)
+        return np.flatnonzero(np.isin(self.places, distinct[ends.numpy()]))

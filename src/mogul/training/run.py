@@ -135,6 +135,11 @@ class Run:
         return self._best_score * int(self._held_out.observed.sum()) / len(self._held_out)
 
     @property
+    def num_rows(self) -> int:
+        """How many rows are trained on."""
+        return len(self._data)
+
+    @property
     def solver(self) -> Solver | None:
         """The solver of the model's GPs, with the jitter that training came to need; None where it is as given."""
         gps = (module for module in self.model.modules() if isinstance(module, IndependentGPs))

@@ -58,7 +58,7 @@ class Starts:
     def history(self, chosen: Run) -> History:
         """All epochs of all starts."""
         records = tuple(record for run in self.runs for record in run.records)
-        return History(records, chosen.start, chosen.held_out_score, self.interrupted)
+        return History(records, chosen.start, chosen.held_out_score, self.interrupted, chosen.num_rows)
 
     @property
     def most_epochs(self) -> int:

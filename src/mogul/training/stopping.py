@@ -51,15 +51,18 @@ class Stopping:
             return False
         return (sum(recent) - sum(before)) / self.patience < self.tolerance
 
-    def divide(self, num_rows: int) -> tuple[Int[Tensor, "K"], Int[Tensor, "W"]]:
-        """Places of rows to train on, and of rows to watch: the last ones of each of some equal parts."""
+    def divide(self, num_rows: int, name: str = "The share held out") -> tuple[Int[Tensor, "K"], Int[Tensor, "W"]]:
+        """Places of rows to train on, and of rows to watch: the last ones of each of some equal parts.
+
+        Errors call the share by this name.
+        """
         if not self.held_out:
             return torch.arange(num_rows), torch.arange(0)
         num_held_out = round(self.held_out * num_rows)
         if not 0 < num_held_out < num_rows:
             raise ConfigError(
-                f"held_out must leave rows on both sides; {self.held_out} of {num_rows} rows is {num_held_out}. "
-                "Hold out another share, or none."
+                f"{name} must leave rows on both sides; {self.held_out} of {num_rows} rows is {num_held_out}. "
+                "Give another share, or none."
             )
         parts = torch.arange(num_rows).tensor_split(self.num_stretches)
         quotas = [len(some) for some in torch.arange(num_held_out).tensor_split(self.num_stretches)]

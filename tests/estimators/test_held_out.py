@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,9 +15,10 @@ from sklearn.utils.estimator_checks import (
     check_n_features_in,
 )
 
-from mogul import MultiOutputGPRegressor
+from mogul import MultiOutputGPRegressor, TrainingConfig
 from mogul.training.choice import NOISES
 from mogul.training.held_out import rows_of_some_groups
+from mogul.training.stopping import Stopping
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (40, 2))
@@ -26,12 +26,6 @@ Y = np.column_stack([100 * np.sin(X[:, 0]), X[:, 0] + X[:, 1]]) + RNG.normal(0, 
 RUNS = np.repeat(np.arange(8), 5)
 HELD_OUT = rows_of_some_groups(RUNS, 0.2, seed=0)
 KNOWN = np.setdiff1d(np.arange(40), HELD_OUT)
-
-
-@pytest.fixture(autouse=True)
-def _as_a_user_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Users have no shape checker in front of our own checks: an argument may be anything until it is fitted."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 def regressor(**settings: Any) -> MultiOutputGPRegressor:
@@ -42,7 +36,7 @@ def regressor(**settings: Any) -> MultiOutputGPRegressor:
 AUTO = regressor(noise="auto", options={"num_noise_inducing": 3}, epochs=2)
 
 
-# All of scikit-learn's checks run on an estimator with one noise (tests/test_estimators.py): these few see the choice.
+# All of scikit-learn's checks run on an estimator with one noise (test_scikit_learn.py): these few see the choice.
 @pytest.mark.parametrize(
     "check", [check_dict_unchanged, check_fit_idempotent, check_fit2d_1sample, check_n_features_in]
 )
@@ -79,6 +73,22 @@ class TestHeldOut:
             *(np.repeat(each, weights, axis=0) for each in (X, Y)), groups=np.repeat(RUNS, weights)
         )
         np.testing.assert_array_equal(weighted.predict(X), copied.predict(X))
+
+    @pytest.mark.parametrize(
+        ("settings", "validation"),
+        [({}, 0.2), ({"config": TrainingConfig(stopping=Stopping(held_out=0.2))}, None), ({"noise": "auto"}, None)],
+        ids=["validation", "config", "noise"],
+    )
+    def test_copies_of_a_row_are_held_out_together(self, settings: Any, validation: float | None) -> None:
+        copies = 1 + np.arange(40) % 3
+        kept, watched = (places.numpy() for places in Stopping(held_out=0.2).divide(40))
+        assert copies[kept].sum() != round(0.8 * copies.sum())
+        spoilt = Y.copy()
+        spoilt[watched] += 1e6
+        fits = [regressor(epochs=1, **settings).fit(X, outputs, copies, validation) for outputs in (Y, spoilt)]
+        assert fits[0].fitted_.history.num_rows == copies[kept].sum()
+        if fits[0].choice_ == fits[1].choice_:  # None where there was nothing to choose by the rows that are spoilt
+            np.testing.assert_array_equal(fits[0].predict(X), fits[1].predict(X))
 
     def test_frames_of_validation_go_by_their_names(self) -> None:
         x, y = pd.DataFrame(X, columns=["a", "b"]), pd.DataFrame(Y, columns=["u", "v"])
