@@ -24,6 +24,12 @@ def _shapes_of_long_fits_go_unchecked(request: pytest.FixtureRequest, monkeypatc
 
 
 @pytest.fixture
+def as_a_user_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users have no shape checker in front of our own checks: an argument may be anything."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.fixture
 def generator() -> torch.Generator:
     """A fresh generator with a fixed seed."""
     return torch.Generator().manual_seed(0)
