@@ -1,10 +1,10 @@
-"""Small models of every kind, for the contract and the reductions."""
+"""Small models of every kind."""
 
 import torch
 
 from mogul.data import Batch
 from mogul.model import Model
-from mogul.models import Name, build
+from mogul.models import Name, build, unused_options
 
 NUM_ROWS, NUM_INPUTS, NUM_OUTPUTS = 12, 2, 3
 SIZES = {
@@ -37,6 +37,12 @@ def small_model(name: str, seed: int = 0, **options: object) -> Model:
         for parameter in model.parameters():
             parameter.add_(0.05 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
     return model.eval()
+
+
+def sizes_of(name: str, noise: str = "constant", **more: int) -> dict[str, int]:
+    """Of the small sizes, and of these, those that the named model has a use for."""
+    unused = unused_options(name, noise)
+    return {option: size for option, size in (SIZES | more).items() if option not in unused}
 
 
 def is_deep(name: str) -> bool:

@@ -7,16 +7,16 @@ import jaxtyping
 import numpy as np
 import pytest
 import torch
-from small import NUM_OUTPUTS, NUM_ROWS, SIZES, small_batch, small_model
 
 from mogul import Dataset, TrainingConfig, fit, load
 from mogul.errors import ConfigError, UnknownNameError
-from mogul.models import build, unused_options
+from mogul.models import build
 from mogul.objective import Analytic, Elbo, MonteCarlo, Objective, Predictive
 from mogul.output_mean import LinearOutputMean
 from mogul.plan import NoiseName
 from mogul.prediction import predict
 from mogul.training import NoiseUpdate, Step
+from small_models import NUM_OUTPUTS, NUM_ROWS, SIZES, sizes_of, small_batch, small_model
 
 NOISES = get_args(NoiseName)
 NOISE_SIZES = {"num_noise_latents": 2, "num_noise_inducing": 5, "noise_rank": 1}
@@ -119,8 +119,7 @@ def test_a_fitted_model_comes_back_from_its_file_bit_for_bit(name, noise, tmp_pa
     data = Dataset(batch.x.numpy(), torch.where(batch.observed, batch.y, torch.nan).numpy())
     config = TrainingConfig(epochs=2, num_starts=1, batch_size=6, updates=(NoiseUpdate(),), objective="predictive")
     latent = {"num_inputs": 2} if name.endswith("lvm") else {}
-    unused = unused_options(name, noise)
-    sizes = {option: size for option, size in (SIZES | NOISE_SIZES).items() if option not in unused}
+    sizes = sizes_of(name, noise, **NOISE_SIZES)
     fitted = fit(data, name, config, noise=noise, noise_floor=0.01, **latent, **sizes)
     fitted.save(tmp_path / "model.mogul")
     again = load(tmp_path / "model.mogul")

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small import NUM_OUTPUTS, NUM_ROWS, small_batch, small_model
 
 from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit, load
 from mogul.data import Batch
@@ -18,6 +17,7 @@ from mogul.prediction import predict
 from mogul.priors import Sites
 from mogul.training import NoiseUpdate, Step
 from mogul.training.inference import InferenceConfig
+from small_models import NUM_OUTPUTS, NUM_ROWS, small_batch, small_model
 
 NUM_SITES = 3
 DEEP = ["dgp", "n-dgp", "dk-dgp", "dk-n-dgp", "dgp-lvm", "dk-n-dgp-lvm"]
