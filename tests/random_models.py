@@ -6,6 +6,7 @@ from mogul.model import Model
 from mogul.models import build
 from mogul.output_mean import LinearOutputMean
 from mogul.predictor import Predictor
+from perturbing import perturbed
 
 NUM_INPUTS, NUM_OUTPUTS, NUM_POINTS = 3, 2, 6
 
@@ -19,14 +20,7 @@ def random_model(name: str, dtype: torch.dtype = torch.float64, **options: objec
     plane = None if latent else LinearOutputMean.fit(x.double().numpy(), y.double().numpy())
     sizes = {"num_inducing": 7, "num_top_inducing": 5, "num_mixing_inducing": 6, "num_hidden": 4, **options}
     model = build(name, x, NUM_OUTPUTS, generator, output_mean=plane, **sizes)
-    return perturbed(model, generator)
-
-
-def perturbed(model: Model, generator: torch.Generator) -> Model:
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
-    return model
+    return perturbed(model, generator, 0.2)
 
 
 def points(dtype: torch.dtype = torch.float64, num_points: int = NUM_POINTS) -> torch.Tensor:

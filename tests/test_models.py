@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gradients import assert_finite_nonzero_gradients
 from mogul import models, nonlinearities
 from mogul.data import Batch
 from mogul.errors import ConfigError
@@ -161,10 +162,7 @@ class TestLayers:
         y = torch.randn(30, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
         terms = Elbo(Analytic(num_samples=3), num_data=30)(model, Batch.of(x, y), torch.Generator().manual_seed(2))
         terms.total().backward()
-        for parameter_name, parameter in model.named_parameters():
-            assert parameter.grad is not None, parameter_name
-            assert torch.isfinite(parameter.grad).all(), parameter_name
-            assert parameter.grad.any(), parameter_name
+        assert_finite_nonzero_gradients(model)
 
     def test_a_deeper_model_trains(self):
         x = points()

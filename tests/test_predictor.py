@@ -14,13 +14,13 @@ from mogul.model import Model
 from mogul.models import names
 from mogul.priors import CIQ, Cholesky, IndependentGPs, randomise
 from mogul.priors.kernels import rbf
+from perturbing import perturbed
 from random_models import (
     NUM_INPUTS,
     NUM_OUTPUTS,
     NUM_POINTS,
     assert_predicts_as,
     moments,
-    perturbed,
     points,
     random_model,
     slopes,
@@ -73,7 +73,7 @@ class TestShallow:
         model = random_model("sbgprn")
         predictor = model.predictor()
         before = predictor.mean(points())
-        perturbed(model, torch.Generator().manual_seed(3))
+        perturbed(model, torch.Generator().manual_seed(3), 0.2)
         torch.testing.assert_close(predictor.mean(points()), before, rtol=0, atol=0)
 
     def test_the_model_is_not_changed(self):

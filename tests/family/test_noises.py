@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from gradients import assert_finite_nonzero_gradients
 from mogul import Dataset, TrainingConfig, fit, load
 from mogul.errors import ConfigError, UnknownNameError
 from mogul.models import build
@@ -16,7 +17,7 @@ from mogul.output_mean import LinearOutputMean
 from mogul.plan import NoiseName
 from mogul.prediction import predict
 from mogul.training import NoiseUpdate, Step
-from small_models import NUM_OUTPUTS, NUM_ROWS, SIZES, sizes_of, small_batch, small_model
+from small_models import NUM_OUTPUTS, NUM_ROWS, SIZES, sizes_of, small_batch, small_model, values_of_level_updates
 
 NOISES = get_args(NoiseName)
 NOISE_SIZES = {"num_noise_latents": 2, "num_noise_inducing": 5, "noise_rank": 1}
@@ -41,10 +42,7 @@ class TestTraining:
     def test_every_parameter_gets_a_finite_nonzero_gradient(self, name, noise, objective, estimator):
         model = model_with(name, noise)
         objective(estimator, num_data=NUM_ROWS)(model, small_batch(missing=True), generator()).total().backward()
-        for label, parameter in model.named_parameters():
-            assert parameter.grad is not None, label
-            assert torch.isfinite(parameter.grad).all(), label
-            assert parameter.grad.abs().max() > 0, label
+        assert_finite_nonzero_gradients(model)
 
     @pytest.mark.no_cover  # many steps on lines that other tests run too
     def test_the_objective_rises_over_thirty_steps_with_the_level_in_closed_form(self, name, noise, objective):
@@ -64,13 +62,8 @@ class TestTraining:
 
     def test_updates_of_the_level_alone_do_not_lower_it(self, name, noise, objective):
         """Steps of expectation maximisation, for the same draws of inner layers and latent inputs each time."""
-        model, batch = model_with(name, noise), small_batch(missing=True)
-        estimate, values = objective(Analytic(num_samples=4), num_data=NUM_ROWS), []
-        with torch.no_grad():
-            for number in range(15):
-                terms = estimate(model, batch, generator())
-                values.append(terms.total().item())
-                NoiseUpdate(rate=1.0).apply(model, Step(number, batch, terms, NUM_ROWS))
+        estimate = objective(Analytic(num_samples=4), num_data=NUM_ROWS)
+        values = values_of_level_updates(model_with(name, noise), estimate, 15)
         assert values[1] > values[0]
         assert np.diff(values).min() > -1e-9
 

@@ -3,15 +3,13 @@
 import pytest
 import torch
 
+from draws import normal
 from mogul.heads import ConstantNoise, GPNoise, LowRankNoise, NetNoise, Noise, NoiseLaw, StudentTNoise
 from mogul.marginals import Marginals
 from mogul.priors import IndependentGPs, rbf
+from perturbing import perturbed
 
 NUM_POINTS, NUM_INPUTS, NUM_OUTPUTS = 3, 2, 3
-
-
-def normal(*shape, seed):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 X, Y = normal(NUM_POINTS, NUM_INPUTS, seed=0), normal(NUM_POINTS, NUM_OUTPUTS, seed=1)
@@ -35,11 +33,7 @@ def make(kind: str, floor: float = 0.0) -> Noise:
         "student-t": StudentTNoise(NUM_OUTPUTS, dof=4.0, floor=floor),
         "low-rank": LowRankNoise(NUM_OUTPUTS, 2, generator, floor=floor),
     }
-    noise = noises[kind].double()
-    with torch.no_grad():
-        for parameter in noise.parameters():
-            parameter.add_(0.4 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
-    return noise
+    return perturbed(noises[kind].double(), generator, 0.4)
 
 
 def law_of(kind: str, floor: float = 0.0) -> NoiseLaw:
