@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,18 +19,13 @@ from mogul import MultiOutputGPRegressor
 from mogul.training.choice import NOISES
 from mogul.training.held_out import rows_of_some_groups
 
+pytestmark = pytest.mark.usefixtures("as_a_user_calls")
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (40, 2))
 Y = np.column_stack([100 * np.sin(X[:, 0]), X[:, 0] + X[:, 1]]) + RNG.normal(0, [5.0, 0.1], (40, 2))
 RUNS = np.repeat(np.arange(8), 5)
 HELD_OUT = rows_of_some_groups(RUNS, 0.2, seed=0)
 KNOWN = np.setdiff1d(np.arange(40), HELD_OUT)
-
-
-@pytest.fixture(autouse=True)
-def _as_a_user_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Users have no shape checker in front of our own checks: an argument may be anything until it is fitted."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 def regressor(**settings: Any) -> MultiOutputGPRegressor:

@@ -2,7 +2,6 @@
 
 from typing import get_args
 
-import jaxtyping
 import pytest
 import torch
 from torch import Tensor
@@ -192,8 +191,8 @@ class TestLayers:
         torch.testing.assert_close(second.weights, principal_directions(below, second.weights.shape[1]))
 
     @pytest.mark.parametrize("layer", [(0, 5), (2, 0), (2, -1), (1.5, 3)])
-    def test_a_bad_size_is_refused_with_its_layer(self, layer, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    @pytest.mark.usefixtures("as_a_user_calls")
+    def test_a_bad_size_is_refused_with_its_layer(self, layer):
         with pytest.raises(ConfigError, match=r"of layer 2 must be"):
             build("dgp", layers=((3, 10), layer))
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import get_args
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -159,8 +158,8 @@ def test_the_noise_is_drawn_last_so_that_the_rest_starts_out_the_same():
             assert label.startswith("head.noise") or torch.equal(parameter, model.get_parameter(label)), label
 
 
-def test_unknown_names_and_bad_sizes_are_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+@pytest.mark.usefixtures("as_a_user_calls")
+def test_unknown_names_and_bad_sizes_are_refused():
     batch = small_batch()
     with pytest.raises(UnknownNameError, match="noise must be one of constant, net, gp"):
         build("mogp", batch.x, 3, generator(), noise="nett")

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -103,8 +102,8 @@ class TestHeldOut:
             (range(36), "and not of all; got 36 from 0 to 35. Hold out fewer"),
         ],
     )
-    def test_what_are_no_places_is_refused(self, held_out: Any, message: str, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # users have no shape checker
+    @pytest.mark.usefixtures("as_a_user_calls")
+    def test_what_are_no_places_is_refused(self, held_out: Any, message: str):
         with pytest.raises(ConfigError, match=message):
             divided(36, None, np.array(held_out))
 
