@@ -30,6 +30,12 @@ def as_a_user_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def botorch_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """BoTorch would compile a kernel of its own on first use."""
+    monkeypatch.setattr("botorch.acquisition.multi_objective.logei._load_attempted", True)
+
+
+@pytest.fixture
 def generator() -> torch.Generator:
     """A fresh generator with a fixed seed."""
     return torch.Generator().manual_seed(0)

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from killing import Killed, kill_after
+from sameness import same_parameters
 from scipy.stats import norm
 
 import mogul
@@ -35,13 +35,6 @@ def trained(**settings: Any) -> Fitted:
     if given.get("noise") in {"auto", "gp"}:
         given["num_noise_inducing"] = 4
     return fit(waves(), "mogp", given.pop("config", CONFIG), **given)
-
-
-def same(one: Fitted, two: Fitted) -> bool:
-    states = one.model.state_dict(), two.model.state_dict()
-    return states[0].keys() == states[1].keys() and all(
-        torch.equal(states[0][name], states[1][name]) for name in states[0]
-    )
 
 
 class TestHeldOut:
@@ -124,7 +117,7 @@ class TestChoice:
         }
         best = max(NOISES, key=lambda noise: each[noise].history.held_out or -np.inf)
         assert auto.choice.chosen == best == auto.blueprint.options["noise"]  # type: ignore[union-attr]
-        assert same(auto, each[best])
+        assert same_parameters(auto, each[best])
         assert auto.choice.num_held_out == len(HELD_OUT)
         assert list(auto.choice.frame().columns) == ["noise", "ll", "epochs", "seconds", "failure"]
 
@@ -165,7 +158,7 @@ class TestChoice:
         begun = {path.parent.name for path in tmp_path.rglob("*.mogul-checkpoint")}
         assert begun == set(NOISES[: num_epochs // 2])
         again, undisturbed = trained(**saving), trained(noise="auto")
-        assert same(again, undisturbed)
+        assert same_parameters(again, undisturbed)
         assert again.choice is not None
         assert again.choice.frame()[["noise", "ll", "epochs"]].equals(
             undisturbed.choice.frame()[["noise", "ll", "epochs"]]
@@ -232,4 +225,4 @@ class TestChoice:
         loaded = mogul.load(tmp_path / "m")
         assert loaded.choice == auto.choice
         assert loaded.history == auto.history
-        assert same(loaded, auto)
+        assert same_parameters(loaded, auto)

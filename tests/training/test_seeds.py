@@ -4,15 +4,9 @@ import numpy as np
 import pytest
 import torch
 from quick_fits import both_models, quick, waves
+from sameness import same_parameters
 
 from mogul.objective import Analytic, MonteCarlo
-from mogul.training import Fitted
-
-
-def same_parameters(first: Fitted, second: Fitted) -> bool:
-    pair = first.model.state_dict(), second.model.state_dict()
-    assert pair[0].keys() == pair[1].keys()
-    return all(torch.equal(pair[0][key], pair[1][key]) for key in pair[0])
 
 
 @both_models
