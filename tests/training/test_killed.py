@@ -39,14 +39,14 @@ def test_killed_at_ten_random_moments_training_ends_in_the_same_parameters(tmp_p
     for process in (last, undisturbed):
         process.join(PATIENCE)
         assert process.exitcode == 0
-    assert same_training(*map(mogul.load, (tmp_path / "undisturbed", tmp_path / "killed")))
+    assert same_training(mogul.load(tmp_path / "undisturbed"), mogul.load(tmp_path / "killed"))
     assert len(mogul.load(tmp_path / "killed").history.records) == CONFIG.epochs + 2 * CONFIG.start_epochs
     assert [path.name for path in folder.iterdir()] == [FILE_NAME]
     # Once it is done, the same call trains nothing.
     again, begun = begin(train, tmp_path / "again", folder)
     again.join(PATIENCE)
     assert not begun.is_set()
-    assert same_training(*map(mogul.load, (tmp_path / "again", tmp_path / "killed")))
+    assert same_training(mogul.load(tmp_path / "again"), mogul.load(tmp_path / "killed"))
 
 
 @pytest.mark.parametrize("folder", [None, "checkpoint"])
