@@ -24,6 +24,18 @@ def _shapes_of_long_fits_go_unchecked(request: pytest.FixtureRequest, monkeypatc
 
 
 @pytest.fixture
+def as_a_user_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users have no shape checker in front of our own checks: an argument may be anything."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.fixture
+def botorch_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """BoTorch would compile a kernel of its own on first use."""
+    monkeypatch.setattr("botorch.acquisition.multi_objective.logei._load_attempted", True)
+
+
+@pytest.fixture
 def generator() -> torch.Generator:
     """A fresh generator with a fixed seed."""
     return torch.Generator().manual_seed(0)

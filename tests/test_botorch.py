@@ -217,9 +217,8 @@ def optimise(problem, num_start, num_rounds, seed):
 
 
 @pytest.mark.no_cover  # its lines are those of other tests, and tracing them would cost as much again
-def test_optimisation_of_two_objectives_beats_random_search(monkeypatch):
-    # BoTorch would compile a kernel of its own on first use.
-    monkeypatch.setattr("botorch.acquisition.multi_objective.logei._load_attempted", True)
+@pytest.mark.usefixtures("botorch_compiles_nothing")
+def test_optimisation_of_two_objectives_beats_random_search():
     problem = BraninCurrin(negate=True).double()
     num_start, num_rounds = 8, 5
     found = hypervolume(problem, optimise(problem, num_start, num_rounds, seed=0))

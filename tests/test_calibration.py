@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pytest
 from scipy.stats import binom, norm
@@ -80,8 +79,8 @@ class TestMultiplier:
         with pytest.raises(ConfigError, match="coverage must be between 0 and 1; got"):
             calibration([1.0, 2.0]).multiplier(coverage)
 
-    def test_what_does_not_belong_together_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    @pytest.mark.usefixtures("as_a_user_calls")
+    def test_what_does_not_belong_together_is_refused(self) -> None:
         with pytest.raises(DataError, match="Calibrate anew"):
             Calibration(np.ones(2), np.ones((3, 1)), np.arange(3))
 
@@ -192,10 +191,8 @@ class TestFitted:
         low, high = calibrated.interval(X[40:], 0.8)
         assert (((low <= Y[40:]) & (Y[40:] <= high)).sum(0) == 17).all()  # ⌈21 · 0.8⌉ of 20
 
-    def test_it_comes_back_from_a_file(
-        self, calibrated: Fitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    @pytest.mark.usefixtures("as_a_user_calls")
+    def test_it_comes_back_from_a_file(self, calibrated: Fitted, tmp_path: Path) -> None:
         calibrated.save(tmp_path / "m")
         loaded = mogul.load(tmp_path / "m")
         for one, two in zip(calibrated.interval(X), loaded.interval(X), strict=True):
@@ -233,12 +230,9 @@ def regressor(**settings: Any) -> MultiOutputGPRegressor:
     return MultiOutputGPRegressor(**(small | {"calibrate": 0.5} | settings))
 
 
+@pytest.mark.usefixtures("as_a_user_calls")
 class TestRegressor:
     """`calibrate` and `predict_interval`."""
-
-    @pytest.fixture(autouse=True)
-    def _as_a_user_calls(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
     def test_rows_set_aside_have_no_part_in_training(self) -> None:
         some = regressor().fit(X, Y)

@@ -9,7 +9,7 @@ import pytest
 import mogul.demo
 from mogul import cli
 from mogul.errors import ConfigError, FileError, NumericalError
-from terminal import Outcome, command
+from terminal import Outcome, assert_refused, command
 
 HEAVY = {"torch", "gpytorch", "sklearn", "scipy", "pandas", "matplotlib", "numpy"}
 
@@ -95,12 +95,7 @@ def test_debug_shows_where_it_happened(run, failing, arguments):
     ],
 )
 def test_usage_is_explained_in_one_line(run, arguments, says):
-    outcome = run(*arguments)
-    assert outcome.code == 2
-    assert outcome.out == ""
-    assert outcome.err.startswith("mogul: ")
-    assert outcome.err.count("\n") == 1
-    assert says in outcome.err
+    assert_refused(run(*arguments), says)
 
 
 def test_control_characters_do_not_reach_the_terminal(run):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from draws import normal
 from mogul import Dataset, TrainingConfig, fit, models
 from mogul.data import Batch
 from mogul.errors import ConfigError, ShapeError
@@ -19,10 +20,6 @@ from mogul.training.inference import (
     nearest_rows,
     row_bounds,
 )
-
-
-def normal(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def test_principal_scores_are_scikit_learns_whitened_components():

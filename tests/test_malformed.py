@@ -6,7 +6,6 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import jaxtyping
 import numpy as np
 import pandas as pd
 import pytest
@@ -33,10 +32,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with that file in it, for a user who has no shape checker in front of our own checks."""
+def folder(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_a_user_calls: None) -> Path:
+    """A working folder with that file in it, as a user meets it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     return Path(shutil.copy(model, tmp_path)).parent
 
 

@@ -50,8 +50,8 @@ class TestMrmse:
     def test_an_output_without_values_is_left_out(self):
         assert mrmse(np.zeros((2, 2)), np.array([[3.0, NAN], [3.0, NAN]])) == 3.0
 
-    def test_shapes_must_agree(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+    @pytest.mark.usefixtures("as_a_user_calls")
+    def test_shapes_must_agree(self):
         with pytest.raises(ValueError, match="shape"):
             mrmse(np.zeros((3, 2)), np.zeros((1, 2)))
 

@@ -11,6 +11,7 @@ from mogul.data import Batch
 from mogul.inputs import Observed
 from mogul.model import Model
 from mogul.models import build
+from perturbing import perturbed
 
 SIZES = {"num_latents": 2, "num_hidden": 4, "num_inducing": 5}
 both_models = pytest.mark.parametrize("name", ["mogp", "n-mogp"])
@@ -28,11 +29,7 @@ def points(num_rows: int, seed: int = 3) -> Tensor:
 def model(name: str) -> Model:
     """A model with three outputs whose parameters are all moved at random."""
     built = build(name, points(9), 3, seeded(), **SIZES)
-    generator = seeded(2)
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
-    return built
+    return perturbed(built, seeded(2), 0.2)
 
 
 def assert_mean_is(draws: Tensor, expected: Tensor, *, margin: float = 4.5) -> None:

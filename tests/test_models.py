@@ -2,11 +2,11 @@
 
 from typing import get_args
 
-import jaxtyping
 import pytest
 import torch
 from torch import Tensor
 
+from gradients import assert_finite_nonzero_gradients
 from mogul import models, nonlinearities
 from mogul.data import Batch
 from mogul.errors import ConfigError
@@ -161,10 +161,7 @@ class TestLayers:
         y = torch.randn(30, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
         terms = Elbo(Analytic(num_samples=3), num_data=30)(model, Batch.of(x, y), torch.Generator().manual_seed(2))
         terms.total().backward()
-        for parameter_name, parameter in model.named_parameters():
-            assert parameter.grad is not None, parameter_name
-            assert torch.isfinite(parameter.grad).all(), parameter_name
-            assert parameter.grad.any(), parameter_name
+        assert_finite_nonzero_gradients(model)
 
     def test_a_deeper_model_trains(self):
         x = points()
@@ -194,8 +191,8 @@ class TestLayers:
         torch.testing.assert_close(second.weights, principal_directions(below, second.weights.shape[1]))
 
     @pytest.mark.parametrize("layer", [(0, 5), (2, 0), (2, -1), (1.5, 3)])
-    def test_a_bad_size_is_refused_with_its_layer(self, layer, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    @pytest.mark.usefixtures("as_a_user_calls")
+    def test_a_bad_size_is_refused_with_its_layer(self, layer):
         with pytest.raises(ConfigError, match=r"of layer 2 must be"):
             build("dgp", layers=((3, 10), layer))
 

@@ -25,6 +25,7 @@ from mogul.objective import (
     objective_by_name,
     row_log_likelihood,
 )
+from perturbing import perturbed
 
 NUM_ROWS, NUM_INPUTS, NUM_OUTPUTS = 7, 2, 3
 MODELS = [("mogp", None)] + [("n-mogp", name) for name in nonlinearities.names()]
@@ -57,11 +58,7 @@ def small_model(name: str, nonlinearity: str | None = None) -> Model:
     model = build(
         name, x, NUM_OUTPUTS, seeded(), num_latents=2, num_hidden=4, num_inducing=5, nonlinearity=nonlinearity
     )
-    generator = seeded(2)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
-    return model
+    return perturbed(model, seeded(2), 0.2)
 
 
 def elbo(model: Model, batch: Batch, ell: Expectation, num_data: int = NUM_ROWS) -> ElboTerms:

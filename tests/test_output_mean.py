@@ -2,7 +2,6 @@
 
 import warnings
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -153,8 +152,8 @@ class TestFit:
         assert mean.weights.abs().max() < 0.3
         assert 0.8 < mean.scale.item() < 1.2
 
-    def test_without_inputs_it_is_refused(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    @pytest.mark.usefixtures("as_a_user_calls")
+    def test_without_inputs_it_is_refused(self):
         with pytest.raises(ConfigError, match="A linear mean needs inputs"):
             LinearOutputMean.fit(np.zeros((5, 0)), np.zeros((5, 1)))
 

@@ -11,6 +11,7 @@ from mogul.metrics import crps, nested_log_density, score
 from mogul.model import Model
 from mogul.models import build
 from mogul.prediction import Prediction, predict
+from perturbing import perturbed
 
 NAN = float("nan")
 NUM_DRAWS, NUM_POINTS, NUM_OUTPUTS = 6, 5, 3
@@ -46,10 +47,7 @@ def small_model(name: str, **options: object) -> tuple[Model, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(9, 2, generator=generator, dtype=torch.float64)
     model = build(name, x, 2, generator, num_latents=2, num_hidden=3, num_inducing=5, **options)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
-    return model, x[:4] + 0.1
+    return perturbed(model, generator, 0.3), x[:4] + 0.1
 
 
 class TestPredict:

@@ -3,71 +3,31 @@
 import copy
 from concurrent.futures import ThreadPoolExecutor
 
-import gpytorch
-import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 import mogul.predictor
-from mogul.data import Dataset
-from mogul.errors import ConfigError, DataError, ShapeError
+from mogul.errors import ConfigError, ShapeError
 from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
 from mogul.inputs import Observed
 from mogul.model import Model
-from mogul.models import build, names
-from mogul.output_mean import LinearOutputMean
-from mogul.predictor import Predictor
+from mogul.models import names
 from mogul.priors import CIQ, Cholesky, IndependentGPs, randomise
-from mogul.priors.frozen import FrozenAny, FrozenGPs, FrozenRBF, FrozenWarp, freeze_kernel
-from mogul.priors.kernels import DeepKernel, rbf
-from mogul.training import TrainingConfig
-from mogul.training.fit import fit
+from mogul.priors.kernels import rbf
+from perturbing import perturbed
+from random_models import (
+    NUM_INPUTS,
+    NUM_OUTPUTS,
+    NUM_POINTS,
+    assert_predicts_as,
+    moments,
+    points,
+    random_model,
+    slopes,
+)
 
-NUM_INPUTS, NUM_OUTPUTS, NUM_POINTS = 3, 2, 6
 SHALLOW = [name for name in names() if "dgp" not in name]
 DEEP = [name for name in names() if "dgp" in name]
-
-
-def random_model(name: str, dtype: torch.dtype = torch.float64, **options: object) -> Model:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(30, NUM_INPUTS, generator=generator, dtype=dtype)
-    y = torch.sin(x[:, :NUM_OUTPUTS]) + 2
-    latent = name.endswith("-lvm")  # whose inputs no plane can be fitted to
-    plane = None if latent else LinearOutputMean.fit(x.double().numpy(), y.double().numpy())
-    sizes = {"num_inducing": 7, "num_top_inducing": 5, "num_mixing_inducing": 6, "num_hidden": 4, **options}
-    model = build(name, x, NUM_OUTPUTS, generator, output_mean=plane, **sizes)
-    return perturbed(model, generator)
-
-
-def perturbed(model: Model, generator: torch.Generator) -> Model:
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
-    return model
-
-
-def points(dtype: torch.dtype = torch.float64, num_points: int = NUM_POINTS) -> torch.Tensor:
-    return torch.randn(num_points, NUM_INPUTS, generator=torch.Generator().manual_seed(1), dtype=dtype)
-
-
-@torch.no_grad()
-def moments(model: Model, x: torch.Tensor, num_samples: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
-    q = model.eval().moments(x, num_samples, torch.Generator().manual_seed(2))
-    return q.mean, (q.var + model.noise_var(x, torch.Generator())).sqrt()
-
-
-def assert_predicts_as(model: Model, tolerance: float = 1e-9) -> Predictor:
-    predictor, x = Predictor.of(model), points(model.mean.scale.dtype)
-    for found, expected in zip(predictor.mean_std(x), moments(model, x), strict=True):
-        torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
-    torch.testing.assert_close(predictor.mean(x), predictor.mean_std(x)[0], atol=tolerance, rtol=tolerance)
-    return predictor
-
-
-def slopes(predictor: Predictor, x: torch.Tensor, step: float = 1e-5) -> torch.Tensor:
-    steps = step * torch.eye(x.shape[1], dtype=x.dtype)
-    return torch.stack([(predictor.mean(x + each) - predictor.mean(x - each)) / (2 * step) for each in steps], -1)
 
 
 class TestShallow:
@@ -76,19 +36,6 @@ class TestShallow:
     @pytest.mark.parametrize("name", SHALLOW)
     def test_equals_the_model(self, name):
         assert_predicts_as(random_model(name))
-
-    @pytest.mark.parametrize("num_inducing", [47, 100, 203])
-    def test_equals_the_model_with_several_blocks_of_inducing_points(self, num_inducing):
-        x = torch.randn(num_inducing, NUM_INPUTS, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-        gps = IndependentGPs(rbf(NUM_INPUTS, 2), x, num_latents=2)
-        with torch.no_grad():
-            gps.variational_mean.normal_(generator=torch.Generator().manual_seed(4))
-            gps.variational_root.mul_(0.5)
-        frozen = FrozenGPs(gps.double(), 1, torch.Generator()).double()
-        found, expected = (prior(points(), 1, torch.Generator()) for prior in (frozen, gps))
-        torch.testing.assert_close(found.mean, expected.mean, atol=1e-7, rtol=1e-7)
-        torch.testing.assert_close(found.var, expected.var, atol=1e-7, rtol=1e-7)
-        assert len(frozen.block_names) == max(1, num_inducing // 48)
 
     def test_equals_the_model_where_q_is_wider_than_the_prior(self):
         model = random_model("mogp")
@@ -126,7 +73,7 @@ class TestShallow:
         model = random_model("sbgprn")
         predictor = model.predictor()
         before = predictor.mean(points())
-        perturbed(model, torch.Generator().manual_seed(3))
+        perturbed(model, torch.Generator().manual_seed(3), 0.2)
         torch.testing.assert_close(predictor.mean(points()), before, rtol=0, atol=0)
 
     def test_the_model_is_not_changed(self):
@@ -140,51 +87,6 @@ class TestShallow:
     def test_dropout_is_off(self):
         model = random_model("sbgprn", dropout=0.5)
         torch.testing.assert_close(model.train().predictor().mean(points()), moments(model, points())[0])
-
-
-class TestKernels:
-    """Any kernel works; some are quick."""
-
-    KERNELS = (
-        rbf(NUM_INPUTS, 2),
-        rbf(NUM_INPUTS, ard=False),
-        DeepKernel(rbf(NUM_INPUTS, 2), NUM_INPUTS, torch.Generator().manual_seed(0)),
-        gpytorch.kernels.MaternKernel(batch_shape=torch.Size([2])),
-        gpytorch.kernels.RBFKernel(active_dims=(0, 2)),
-        DeepKernel(gpytorch.kernels.MaternKernel(), NUM_INPUTS, torch.Generator().manual_seed(0)),
-        gpytorch.kernels.LinearKernel(),
-    )
-
-    @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
-    def test_a_frozen_kernel_equals_the_kernel(self, kernel):
-        kernel, z, x = copy.deepcopy(kernel).double(), points(), points(num_points=2) + 3
-        frozen = freeze_kernel(kernel, z)
-        expected = kernel(x, z).to_dense().reshape(-1, 2, NUM_POINTS)
-        torch.testing.assert_close(frozen.forward(x), expected, atol=1e-12, rtol=1e-10)
-        variance = kernel(x.unsqueeze(0), diag=True).reshape(-1, 2)
-        torch.testing.assert_close(frozen.variance(x).expand_as(variance), variance)
-
-    @pytest.mark.parametrize(
-        ("kernel", "kind"), [(KERNELS[0], FrozenRBF), (KERNELS[2], FrozenWarp), (KERNELS[3], FrozenAny)]
-    )
-    def test_each_kind_takes_its_way(self, kernel, kind):
-        assert isinstance(freeze_kernel(copy.deepcopy(kernel).double(), points()), kind)
-
-    @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
-    def test_a_model_with_it_is_predicted(self, kernel):
-        generator = torch.Generator().manual_seed(0)
-        gps = IndependentGPs(copy.deepcopy(kernel).double(), points(), 2, white_noise=0.1)
-        randomise(gps, generator, spread=1.0, scale=0.3)
-        head = Head(Identity(2), BayesianMixing(NUM_OUTPUTS, 2, generator), ConstantNoise(NUM_OUTPUTS))
-        predictor = assert_predicts_as(Model(Observed(), gps, head).double(), tolerance=1e-7)
-        torch.testing.assert_close(predictor.jacobian(points()), slopes(predictor, points()), atol=1e-6, rtol=1e-6)
-
-    def test_far_away_is_the_prior(self):
-        model = random_model("mogp")
-        frozen = FrozenGPs(model.prior, 1, torch.Generator())
-        q = frozen.forward(points() + 1e6, 1, torch.Generator())
-        assert torch.allclose(q.mean, model.prior.mean(points()))
-        assert torch.allclose(q.var, model.prior.kernel.outputscale.expand(NUM_POINTS, -1))
 
 
 class TestDeep:
@@ -334,51 +236,3 @@ class TestMistakes:
         model.prior = object()
         with pytest.raises(ConfigError, match="must hold IndependentGPs to be frozen; it has none"):
             model.predictor()
-
-
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    rng = np.random.default_rng(0)
-    x = rng.normal(5, 3, (40, 2))
-    y = np.stack([100 * np.sin(x[:, 0]), x.sum(1) - 7], 1) + 0.1 * rng.normal(size=(40, 2))
-    return Dataset(pd.DataFrame(x, columns=["a", "b"]), y)
-
-
-@pytest.fixture(scope="module", params=["mogp", "n-mogp", "gprn"])
-def fitted(request, data):
-    config = TrainingConfig(epochs=2, num_starts=1, start_epochs=1)
-    return fit(data, request.param, config, num_inducing=8)
-
-
-class TestFitted:
-    """In the user's units."""
-
-    def test_equals_predict(self, fitted, data):
-        expected, predictor = fitted.predict(data.x, num_samples=2), fitted.predictor()
-        mean, std = predictor.mean_std(data.x)
-        np.testing.assert_allclose(mean, expected.mean, rtol=1e-6, atol=1e-9)
-        np.testing.assert_allclose(std, expected.std, rtol=1e-6)
-        np.testing.assert_allclose(predictor.mean(data.x), mean, rtol=1e-6, atol=1e-9)
-
-    def test_the_jacobian_is_in_units_of_outputs_over_inputs(self, fitted, data):
-        x, predictor = data.x[:5], fitted.predictor()
-        steps = 1e-4 * np.eye(2)
-        expected = [(predictor.mean(x + each) - predictor.mean(x - each)) / 2e-4 for each in steps]
-        np.testing.assert_allclose(predictor.jacobian(x), np.stack(expected, -1), rtol=1e-5, atol=1e-5)
-
-    def test_columns_are_found_by_name(self, fitted, data):
-        frame = pd.DataFrame(data.x, columns=["a", "b"])
-        found = fitted.predictor().mean(frame[["b", "a"]])
-        np.testing.assert_allclose(found, fitted.predictor().mean(data.x))
-
-    def test_wrong_columns_are_refused(self, fitted, data):
-        with pytest.raises(DataError):
-            fitted.predictor().mean(data.x[:, :1])
-
-    def test_latent_positions(self, data):
-        fitted = fit(
-            data.without_inputs(), "mogp-lvm", TrainingConfig(epochs=1, num_starts=1, start_epochs=1), num_inducing=5
-        )
-        x = fitted.latent_means[:4]
-        expected = fitted.predict(x, num_samples=2)
-        np.testing.assert_allclose(fitted.predictor().mean_std(x)[1], expected.std, rtol=1e-6)

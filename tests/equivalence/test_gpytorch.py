@@ -4,6 +4,7 @@ import gpytorch
 import pytest
 import torch
 
+from draws import normal
 from mogul.priors import Cholesky, IndependentGPs, rbf
 
 NUM_LATENTS, NUM_INDUCING, NUM_INPUTS = 3, 8, 2
@@ -23,10 +24,6 @@ class Peer(gpytorch.models.ApproximateGP):
 
     def forward(self, x):
         return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def build_kernel(name):

@@ -12,6 +12,7 @@ from mogul.model import Model
 from mogul.models import build
 from mogul.objective import Analytic, Predictive
 from mogul.priors import Cholesky, IndependentGPs
+from perturbing import perturbed
 
 NUM_SITES, NUM_ROWS, NUM_INPUTS, WIDTHS, JITTER = 3, 9, 2, (2, 3), 1e-8
 
@@ -65,9 +66,8 @@ def model() -> Model:
     x = torch.randn(NUM_ROWS, NUM_INPUTS, generator=generator, dtype=torch.float64)
     layers = [(WIDTHS[0], 6), (WIDTHS[1], 5), (1, 4)]
     model = build("dgp", x, 1, generator, layers=layers, num_sites=NUM_SITES, solver=Cholesky(jitter=JITTER))
+    perturbed(model, generator, 0.3)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
         model.head.mixing.mean.fill_(1.0)
         model.head.mixing.log_scale.fill_(-40.0)
     return model

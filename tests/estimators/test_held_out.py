@@ -20,6 +20,7 @@ from mogul.training.choice import NOISES
 from mogul.training.held_out import rows_of_some_groups
 from mogul.training.stopping import Stopping
 
+pytestmark = pytest.mark.usefixtures("as_a_user_calls")
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (40, 2))
 Y = np.column_stack([100 * np.sin(X[:, 0]), X[:, 0] + X[:, 1]]) + RNG.normal(0, [5.0, 0.1], (40, 2))

@@ -24,11 +24,9 @@ QUICK = {
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path, monkeypatch, botorch_compiles_nothing):
     """Run an example in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    # BoTorch would compile a kernel of its own on first use.
-    monkeypatch.setattr("botorch.acquisition.multi_objective.logei._load_attempted", True)
 
     def start(name):
         spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")

@@ -28,10 +28,8 @@ def blocks(page, language):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, botorch_compiles_nothing):
     monkeypatch.chdir(tmp_path)
-    # BoTorch would compile a kernel of its own on first use.
-    monkeypatch.setattr("botorch.acquisition.multi_objective.logei._load_attempted", True)
     yield tmp_path
     plt.close("all")
 

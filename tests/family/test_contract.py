@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from small import NUM_OUTPUTS, NUM_ROWS, is_deep, small_batch, small_model
 
+from gradients import assert_finite_nonzero_gradients
 from mogul import models
 from mogul.objective import Analytic, Elbo, Expectation, MonteCarlo
+from small_models import NUM_OUTPUTS, NUM_ROWS, is_deep, small_batch, small_model
 
 ESTIMATORS = {"analytic": Analytic(num_samples=4), "montecarlo": MonteCarlo(num_samples=16)}
 each_model = pytest.mark.parametrize("name", models.names())
@@ -25,10 +26,7 @@ class TestTraining:
         model = small_model(name)
         batch = small_batch(missing=missing)
         Elbo(estimator, num_data=NUM_ROWS)(model, batch, generator()).total().backward()
-        for label, parameter in model.named_parameters():
-            assert parameter.grad is not None, label
-            assert torch.isfinite(parameter.grad).all(), label
-            assert parameter.grad.abs().max() > 0, label
+        assert_finite_nonzero_gradients(model)
 
     @pytest.mark.no_cover  # many steps on lines that other tests run too
     def test_the_bound_rises_over_thirty_steps(self, name: str, estimator: Expectation, missing: bool) -> None:

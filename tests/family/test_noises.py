@@ -3,20 +3,20 @@
 from pathlib import Path
 from typing import get_args
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
-from small import NUM_OUTPUTS, NUM_ROWS, SIZES, small_batch, small_model
 
+from gradients import assert_finite_nonzero_gradients
 from mogul import Dataset, TrainingConfig, fit, load
 from mogul.errors import ConfigError, UnknownNameError
-from mogul.models import build, unused_options
+from mogul.models import build
 from mogul.objective import Analytic, Elbo, MonteCarlo, Objective, Predictive
 from mogul.output_mean import LinearOutputMean
 from mogul.plan import NoiseName
 from mogul.prediction import predict
 from mogul.training import NoiseUpdate, Step
+from small_models import NUM_OUTPUTS, NUM_ROWS, SIZES, sizes_of, small_batch, small_model, values_of_level_updates
 
 NOISES = get_args(NoiseName)
 NOISE_SIZES = {"num_noise_latents": 2, "num_noise_inducing": 5, "noise_rank": 1}
@@ -41,10 +41,7 @@ class TestTraining:
     def test_every_parameter_gets_a_finite_nonzero_gradient(self, name, noise, objective, estimator):
         model = model_with(name, noise)
         objective(estimator, num_data=NUM_ROWS)(model, small_batch(missing=True), generator()).total().backward()
-        for label, parameter in model.named_parameters():
-            assert parameter.grad is not None, label
-            assert torch.isfinite(parameter.grad).all(), label
-            assert parameter.grad.abs().max() > 0, label
+        assert_finite_nonzero_gradients(model)
 
     @pytest.mark.no_cover  # many steps on lines that other tests run too
     def test_the_objective_rises_over_thirty_steps_with_the_level_in_closed_form(self, name, noise, objective):
@@ -64,13 +61,8 @@ class TestTraining:
 
     def test_updates_of_the_level_alone_do_not_lower_it(self, name, noise, objective):
         """Steps of expectation maximisation, for the same draws of inner layers and latent inputs each time."""
-        model, batch = model_with(name, noise), small_batch(missing=True)
-        estimate, values = objective(Analytic(num_samples=4), num_data=NUM_ROWS), []
-        with torch.no_grad():
-            for number in range(15):
-                terms = estimate(model, batch, generator())
-                values.append(terms.total().item())
-                NoiseUpdate(rate=1.0).apply(model, Step(number, batch, terms, NUM_ROWS))
+        estimate = objective(Analytic(num_samples=4), num_data=NUM_ROWS)
+        values = values_of_level_updates(model_with(name, noise), estimate, 15)
         assert values[1] > values[0]
         assert np.diff(values).min() > -1e-9
 
@@ -119,8 +111,7 @@ def test_a_fitted_model_comes_back_from_its_file_bit_for_bit(name, noise, tmp_pa
     data = Dataset(batch.x.numpy(), torch.where(batch.observed, batch.y, torch.nan).numpy())
     config = TrainingConfig(epochs=2, num_starts=1, batch_size=6, updates=(NoiseUpdate(),), objective="predictive")
     latent = {"num_inputs": 2} if name.endswith("lvm") else {}
-    unused = unused_options(name, noise)
-    sizes = {option: size for option, size in (SIZES | NOISE_SIZES).items() if option not in unused}
+    sizes = sizes_of(name, noise, **NOISE_SIZES)
     fitted = fit(data, name, config, noise=noise, noise_floor=0.01, **latent, **sizes)
     fitted.save(tmp_path / "model.mogul")
     again = load(tmp_path / "model.mogul")
@@ -167,8 +158,8 @@ def test_the_noise_is_drawn_last_so_that_the_rest_starts_out_the_same():
             assert label.startswith("head.noise") or torch.equal(parameter, model.get_parameter(label)), label
 
 
-def test_unknown_names_and_bad_sizes_are_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+@pytest.mark.usefixtures("as_a_user_calls")
+def test_unknown_names_and_bad_sizes_are_refused():
     batch = small_batch()
     with pytest.raises(UnknownNameError, match="noise must be one of constant, net, gp"):
         build("mogp", batch.x, 3, generator(), noise="nett")

@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from small import NUM_OUTPUTS, NUM_ROWS, small_batch, small_model
 
 from mogul.heads import BayesianMixing, GPMixing, Head, NetMixing, Neural
 from mogul.inputs import Latent, Observed
@@ -13,6 +12,7 @@ from mogul.model import Model
 from mogul.nonlinearities import Quadrature
 from mogul.objective import Analytic, Elbo, MonteCarlo
 from mogul.priors import DeepGPs, IndependentGPs, LinearMean, rbf
+from small_models import NUM_OUTPUTS, NUM_ROWS, small_batch, small_model
 
 TINY = -30.0  # the log of a standard deviation that is nothing
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small import NUM_OUTPUTS, NUM_ROWS, small_batch, small_model
 
+from gradients import assert_finite_nonzero_gradients
 from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit, load
 from mogul.data import Batch
 from mogul.errors import ConfigError
@@ -16,8 +16,9 @@ from mogul.models import build
 from mogul.objective import Analytic, Elbo, MonteCarlo, Predictive
 from mogul.prediction import predict
 from mogul.priors import Sites
-from mogul.training import NoiseUpdate, Step
+from mogul.training import NoiseUpdate
 from mogul.training.inference import InferenceConfig
+from small_models import NUM_OUTPUTS, NUM_ROWS, small_batch, small_model, values_of_level_updates
 
 NUM_SITES = 3
 DEEP = ["dgp", "n-dgp", "dk-dgp", "dk-n-dgp", "dgp-lvm", "dk-n-dgp-lvm"]
@@ -108,22 +109,14 @@ class TestTraining:
         objective = Predictive(Analytic(), num_data=NUM_ROWS)
         objective(model, small_batch(missing=True), generator()).total().backward()
         assert len(model.prior.inner.positions) == len(model.prior.layers) - 1
-        for label, parameter in model.named_parameters():
-            assert parameter.grad is not None, label
-            assert torch.isfinite(parameter.grad).all(), label
-            assert parameter.grad.abs().max() > 0, label
+        assert_finite_nonzero_gradients(model)
         assert (model.prior.inner.logits.grad != 0).all()
 
 
 @pytest.mark.parametrize("objective", [Predictive, Elbo])
 def test_updates_of_the_level_alone_do_not_lower_the_objective(objective):
-    model, batch = small_model("dgp", num_sites=NUM_SITES), small_batch(missing=True)
-    estimate, values = objective(Analytic(), num_data=NUM_ROWS), []
-    with torch.no_grad():
-        for number in range(8):
-            terms = estimate(model, batch, generator())
-            values.append(terms.total().item())
-            NoiseUpdate(rate=1.0).apply(model, Step(number, batch, terms, NUM_ROWS))
+    estimate = objective(Analytic(), num_data=NUM_ROWS)
+    values = values_of_level_updates(small_model("dgp", num_sites=NUM_SITES), estimate, 8)
     assert values[1] > values[0]
     assert np.diff(values).min() > -1e-9
 

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from draws import normal
+from gradients import assert_finite_nonzero_gradients
 from mogul.errors import ConfigError
 from mogul.heads import Features, Identity, Neural
 from mogul.marginals import FeatureMoments, Marginals
@@ -11,10 +13,6 @@ from mogul.normals import FreshNormals
 
 NUM_POINTS, NUM_LATENTS, NUM_HIDDEN = 2, 2, 3
 NUM_CHUNKS, CHUNK = 100, 10_000
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def make_units(sigma="sherf", weight_scale=1.0):
@@ -149,9 +147,7 @@ def test_every_parameter_gets_a_finite_nonzero_gradient(sigma, generator):
     units, q = make_units(sigma), make_q()
     moments = units.moments(q)
     (moments.mean.sin().sum() + moments.cov.sum() + units.kl() + units.log_prior()).backward()
-    for name, parameter in units.named_parameters():
-        assert torch.isfinite(parameter.grad).all(), name
-        assert (parameter.grad != 0).all(), name
+    assert_finite_nonzero_gradients(units, everywhere=True)
 
 
 def test_identity_passes_latents_and_their_moments_through(generator):

@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 
+from draws import normal
+from gradients import assert_finite_nonzero_gradients
 from mogul.errors import ShapeError
 from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity, Neural
 from mogul.marginals import FeatureMoments, Marginals
@@ -14,10 +16,6 @@ from mogul.normals import FreshNormals
 NUM_POINTS, NUM_LATENTS, NUM_HIDDEN, NUM_OUTPUTS = 2, 2, 3, 2
 NUM_CHUNKS, CHUNK = 100, 10_000
 NO_INPUTS = torch.zeros(NUM_POINTS, 1, dtype=torch.float64)
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def make_head(kind="relu"):
@@ -124,9 +122,7 @@ def test_every_parameter_gets_a_finite_nonzero_gradient(kind, q):
         .sum()
     )
     (ell - head.kl() + head.log_prior()).backward()
-    for name, parameter in head.named_parameters():
-        assert torch.isfinite(parameter.grad).all(), name
-        assert (parameter.grad != 0).all(), name
+    assert_finite_nonzero_gradients(head, everywhere=True)
 
 
 @pytest.mark.parametrize(("mixed", "noisy"), [(2, 3), (3, 1)])

@@ -1,56 +1,29 @@
-"""What every law of the noise says, against brute force: densities, levels, draws, and what each reduces to."""
+"""What the law of every kind of noise says, against brute force: densities, levels and draws."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from scipy import integrate, stats
-
-from mogul.heads import ConstantNoise, GPNoise, LowRankNoise, NetNoise, Noise, NoiseLaw, StudentTNoise
-from mogul.heads.laws import LogNormalLaw, NormalLaw
-from mogul.marginals import Marginals
-from mogul.priors import IndependentGPs, rbf
-
-NUM_POINTS, NUM_INPUTS, NUM_OUTPUTS, NUM_DRAWS = 3, 2, 3, 200_000
-
-
-def normal(*shape, seed):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-X, Y = normal(NUM_POINTS, NUM_INPUTS, seed=0), normal(NUM_POINTS, NUM_OUTPUTS, seed=1)
-OBSERVED = torch.tensor([[True, True, True], [False, True, True], [False, False, False]])
-SIGNAL = Marginals(
-    normal(NUM_POINTS, NUM_OUTPUTS, seed=2), 0.3 * normal(NUM_POINTS, NUM_OUTPUTS, seed=3).square() + 0.05
+from example_laws import (
+    NUM_INPUTS,
+    NUM_OUTPUTS,
+    NUM_POINTS,
+    OBSERVED,
+    SIGNAL,
+    X,
+    Y,
+    every_kind,
+    law_of,
+    make,
+    normal,
+    with_and_without_floor,
 )
-SURE = Marginals(SIGNAL.mean, torch.zeros_like(SIGNAL.var))
-KINDS = ["constant", "net", "gp", "student-t", "low-rank"]
-every_kind = pytest.mark.parametrize("kind", KINDS)
-with_and_without_floor = pytest.mark.parametrize("floor", [0.0, 0.6])
 
+from mogul.heads.laws import NormalLaw
+from mogul.marginals import Marginals
 
-def make(kind: str, floor: float = 0.0) -> Noise:
-    """A noise of this kind, away from any special point."""
-    generator = torch.Generator().manual_seed(4)
-    gps = IndependentGPs(rbf(NUM_INPUTS, 2), normal(5, NUM_INPUTS, seed=5).float(), 2, mean="zero")
-    noises: dict[str, Noise] = {
-        "constant": ConstantNoise(NUM_OUTPUTS, floor=floor),
-        "net": NetNoise(NUM_INPUTS, NUM_OUTPUTS, generator, floor=floor),
-        "gp": GPNoise(gps, NUM_OUTPUTS, generator, floor=floor),
-        "student-t": StudentTNoise(NUM_OUTPUTS, dof=4.0, floor=floor),
-        "low-rank": LowRankNoise(NUM_OUTPUTS, 2, generator, floor=floor),
-    }
-    noise = noises[kind].double()
-    with torch.no_grad():
-        for parameter in noise.parameters():
-            parameter.add_(0.4 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
-    return noise
-
-
-def law_of(kind: str, floor: float = 0.0) -> NoiseLaw:
-    return make(kind, floor)(X, torch.Generator())
+NUM_DRAWS = 200_000
 
 
 def log_mean_exp(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -166,190 +139,6 @@ def test_a_component_of_a_prediction_has_the_density_of_the_law(kind, scale):
         found = joint.log_density(y.numpy(), (unit * SIGNAL.mean)[None].numpy(), var.numpy())[0]
         expected = law.log_density(Y, OBSERVED, SIGNAL) - OBSERVED.double().sum(1) * math.log(scale)
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-10, atol=1e-10)
-
-
-class TestLogNormal:
-    """Normal given a log variance that is itself Normal."""
-
-    def test_without_a_floor_the_expectation_is_that_of_brute_force(self):
-        law = law_of("gp")
-        generator = torch.Generator().manual_seed(6)
-        with torch.no_grad():
-            signal = SIGNAL.sample(NUM_DRAWS, generator)
-            log_var = Marginals(law.relative - law.log_precision, law.spread).sample(NUM_DRAWS, generator)
-            each = torch.distributions.Normal(signal, (0.5 * log_var).exp()).log_prob(Y)
-            total = torch.where(OBSERVED, each, 0.0).sum(-1)
-            found = law.expected_log_density(Y, OBSERVED, SIGNAL)
-        assert ((found - total.mean(0)).abs() <= 5 * total.std(0) / NUM_DRAWS**0.5 + 1e-12).all()
-
-    @pytest.mark.parametrize(("share", "gap"), [(1.0, 2.0), (0.005, 0.05)])
-    def test_with_a_floor_it_is_a_lower_bound_and_close_where_the_log_variance_is_known(self, share, gap):
-        law, floor = law_of("gp", 0.6), 0.6
-        law = replace(law, spread=share * law.spread)
-        generator = torch.Generator().manual_seed(6)
-        with torch.no_grad():
-            log_var = Marginals(law.relative - law.log_precision, law.spread).sample(NUM_DRAWS, generator)
-            signal = SIGNAL.sample(NUM_DRAWS, generator)
-            each = torch.distributions.Normal(signal, (log_var.exp() + floor**2).sqrt()).log_prob(Y)
-            total = torch.where(OBSERVED, each, 0.0).sum(-1)
-            found = law.expected_log_density(Y, OBSERVED, SIGNAL)
-        assert (found <= total.mean(0) + 5 * total.std(0) / NUM_DRAWS**0.5).all()
-        assert (total.mean(0) - found).max() < gap
-
-    @with_and_without_floor
-    def test_gps_without_variance_are_constant_noise(self, floor):
-        constant = make("constant", floor)
-        noise = make("gp", floor)
-        with torch.no_grad():
-            noise.log_precision.copy_(constant.log_precision)
-            noise.gps.kernel.outputscale = 1e-20
-            noise.gps.variational_mean.zero_()
-        assert_same_law(noise, constant)
-
-    def test_the_law_is_its_formula(self):
-        law = law_of("gp")
-        mean, spread = law.relative - law.log_precision, law.spread
-        misfit = (Y - SIGNAL.mean).square() + SIGNAL.var
-        each = -0.5 * (math.log(2 * math.pi) + mean) - 0.5 * torch.exp(-mean + spread / 2) * misfit
-        torch.testing.assert_close(law.expected_log_density(Y, OBSERVED, SIGNAL), (each * OBSERVED).sum(-1))
-
-
-class TestNet:
-    """Normal with a net's variance."""
-
-    @with_and_without_floor
-    def test_a_net_that_says_nothing_is_constant_noise(self, floor):
-        constant, noise = make("constant", floor), make("net", floor)
-        with torch.no_grad():
-            noise.log_precision.copy_(constant.log_precision)
-            noise.net.weights[-1].zero_()
-        assert_same_law(noise, constant)
-
-    def test_it_has_no_bias_beside_its_level(self):
-        assert len(make("net").net.biases) == 2
-
-    def test_the_prior_is_that_of_the_nets_weights(self):
-        weights = torch.cat([weight.flatten() for weight in make("net").net.weights])
-        torch.testing.assert_close(
-            make("net").log_prior(), torch.distributions.Normal(0.0, 1.0).log_prob(weights).sum()
-        )
-
-
-class TestStudentT:
-    """A Gaussian scale mixture."""
-
-    def test_a_sure_signal_has_students_density(self):
-        law = law_of("student-t")
-        scale = law.log_precision.mul(-0.5).exp().detach()
-        expected = stats.t(law.dof.detach().numpy(), SIGNAL.mean.numpy(), scale.numpy()).logpdf(Y.numpy())
-        expected = np.where(OBSERVED.numpy(), expected, 0.0).sum(-1)
-        for fit, tolerance in ((law.expected_log_density, 1e-12), (law.log_density, 1e-4)):
-            np.testing.assert_allclose(fit(Y, OBSERVED, SURE).detach().numpy(), expected, atol=tolerance)
-
-    @pytest.mark.parametrize(("dof", "far"), [(2.1, 100.0), (3.0, 50.0), (10.0, 20.0), (200.0, 8.0)])
-    @pytest.mark.parametrize("share", [0.0, 0.02, 0.1, 0.5, 1.0])
-    def test_quadrature_over_the_scales_is_close_out_to_the_tails(self, dof, far, share):
-        gap = share * far
-        noise = StudentTNoise(1, dof=dof, floor=0.0).double()
-        sure = Marginals(torch.zeros(1, 1).double(), torch.zeros(1, 1).double())
-        found = noise(X, torch.Generator()).log_density(torch.full((1, 1), gap).double(), torch.ones(1, 1).bool(), sure)
-        expected = stats.t(dof).logpdf(gap)
-        assert found.item() == pytest.approx(expected, abs=3e-3)
-
-    def test_the_bound_integrates_the_scales_of_a_row_out(self):
-        """log ∫ exp(E log N(y | Φ, s²/λ)) Gamma(λ) dλ, the bound with q(λ) at its optimum."""
-        law = law_of("student-t")
-        square = ((Y - SIGNAL.mean).square() + SIGNAL.var)[0, 0].item()
-        precision, dof = law.log_precision[0].exp().item(), law.dof[0].item()
-        prior = stats.gamma(dof / 2, scale=2 / dof)
-
-        def integrand(scale):
-            return (
-                prior.pdf(scale)
-                * math.sqrt(scale * precision / (2 * math.pi))
-                * math.exp(-0.5 * scale * precision * square)
-            )
-
-        expected = math.log(integrate.quad(integrand, 0, 60)[0])
-        only = torch.zeros_like(OBSERVED)
-        only[0, 0] = True
-        assert law.expected_log_density(Y, only, SIGNAL)[0].item() == pytest.approx(expected, abs=1e-6)
-
-    @with_and_without_floor
-    def test_with_many_degrees_of_freedom_it_is_constant_noise(self, floor):
-        constant = make("constant", floor)
-        noise = StudentTNoise(NUM_OUTPUTS, dof=1e8, floor=floor).double()
-        with torch.no_grad():
-            noise.log_precision.copy_(constant.log_precision)
-        assert_same_law(noise, constant, tolerance=1e-6)
-
-
-class TestLowRank:
-    """Noise with the covariance D + U Uᵀ."""
-
-    def test_the_density_is_scipys(self):
-        law = law_of("low-rank")
-        cov = torch.diag(law.log_precision.neg().exp()) + law.loadings @ law.loadings.T
-        for row, seen in enumerate(OBSERVED):
-            if seen.any():
-                inner = (cov + torch.diag(SIGNAL.var[row]))[seen][:, seen].detach().numpy()
-                dist = stats.multivariate_normal(SIGNAL.mean[row, seen].numpy(), inner)
-                found = law.log_density(Y, OBSERVED, SIGNAL)[row].item()
-                assert found == pytest.approx(dist.logpdf(Y[row, seen].numpy()))
-
-    def test_the_bound_is_that_of_its_own_posterior_of_the_shared_part(self):
-        """E log N(y | Φ + U z, D) − KL(q(z) ‖ p(z)), with q(z) the exact posterior at the mean signal."""
-        law = law_of("low-rank")
-        own, loadings = law.log_precision.neg().exp(), law.loadings
-        cov = torch.linalg.inv(torch.eye(2).double() + loadings.T @ torch.diag(1 / own) @ loadings)
-        mean = (Y - SIGNAL.mean)[0] / own @ loadings @ cov
-        square = (Y[0] - SIGNAL.mean[0] - loadings @ mean).square() + SIGNAL.var[0]
-        square = square + (loadings @ cov @ loadings.T).diagonal()
-        ell = -0.5 * (math.log(2 * math.pi) + own.log() + square / own).sum()
-        kl = 0.5 * (cov.trace() + mean @ mean - 2 - cov.logdet())
-        torch.testing.assert_close(law.expected_log_density(Y, OBSERVED, SIGNAL)[0], ell - kl)
-
-    @with_and_without_floor
-    def test_without_a_shared_part_it_is_constant_noise(self, floor):
-        constant, noise = make("constant", floor), make("low-rank", floor)
-        with torch.no_grad():
-            noise.log_precision.copy_(constant.log_precision)
-            noise.loadings.zero_()
-        assert_same_law(noise, constant)
-
-    def test_draws_have_the_covariance(self):
-        law = law_of("low-rank", 0.3)
-        unit = torch.tensor([1.0, 2.0, 0.5]).double()
-        with torch.no_grad():
-            joint = law.joint(torch.zeros(1, 1, NUM_OUTPUTS).double(), unit)
-            std = (unit * law.var.sqrt()).expand(200_000, 1, NUM_OUTPUTS).numpy()
-            cov = torch.diag(law.log_precision.neg().exp() + 0.09) + law.loadings @ law.loadings.T
-            cov = (unit[:, None] * cov * unit).numpy()
-        draws = joint.deviations(std, np.random.default_rng(0))[:, 0]
-        np.testing.assert_allclose(np.cov(draws.T), cov, atol=0.02 * np.abs(cov).max())
-        np.testing.assert_allclose(joint.cross_cov(NUM_OUTPUTS), cov - np.diag(np.diag(cov)))
-
-
-def assert_same_law(noise: Noise, constant: Noise, tolerance: float = 1e-9) -> None:
-    one, two = noise(X, torch.Generator()), constant(X, torch.Generator())
-    for part in ("expected_log_density", "log_density", "misfit", "predictive_misfit"):
-        found, expected = (getattr(law, part)(Y, OBSERVED, SIGNAL) for law in (one, two))
-        torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
-    torch.testing.assert_close(one.var.expand(NUM_POINTS, -1), two.var.expand(NUM_POINTS, -1), rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize("floor", [0.0, 0.5])
-def test_gradients_are_right(floor):
-    """Of a log variance that is Normal: the others are special cases, or left to autograd altogether."""
-
-    def densities(log_precision, relative, spread, mean, var):
-        law = LogNormalLaw(log_precision, relative, torch.full((NUM_OUTPUTS,), floor**2).double(), spread)
-        signal = Marginals(mean, var)
-        return law.expected_log_density(Y, OBSERVED, signal), law.log_density(Y, OBSERVED, signal)
-
-    law = law_of("gp")
-    inputs = (law.log_precision, law.relative, law.spread, SIGNAL.mean, SIGNAL.var)
-    assert torch.autograd.gradcheck(densities, tuple(value.detach().clone().requires_grad_() for value in inputs))
 
 
 def test_a_normal_law_draws_nothing():

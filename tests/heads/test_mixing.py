@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from draws import normal
+from gradients import assert_finite_nonzero_gradients
 from mogul.errors import ConfigError
 from mogul.heads import BayesianMixing, Mixing
 from mogul.marginals import FeatureMoments
@@ -13,10 +15,6 @@ NUM_POINTS, NUM_FEATURES, NUM_OUTPUTS = 2, 3, 2
 NUM_DRAWS = 1_000_000
 NO_INPUTS = torch.zeros(NUM_POINTS, 1, dtype=torch.float64)
 DRAWS = torch.Generator()  # nothing is drawn
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.fixture
@@ -142,9 +140,7 @@ def test_there_is_no_log_prior(mixing):
 def test_every_parameter_gets_a_finite_nonzero_gradient(mixing):
     q = mixing.moments(make_moments(correlated=True)[0], NO_INPUTS, DRAWS)
     (q.mean.sin().sum() + q.var.sum() + mixing.kl()).backward()
-    for name, parameter in mixing.named_parameters():
-        assert torch.isfinite(parameter.grad).all(), name
-        assert (parameter.grad != 0).all(), name
+    assert_finite_nonzero_gradients(mixing, everywhere=True)
 
 
 def test_bayesian_mixing_is_a_mixing(mixing):

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from draws import normal
 from mogul.errors import ConfigError
 from mogul.heads import ConstantNoise, GPNoise, LowRankNoise, NetNoise, StudentTNoise
 from mogul.heads.laws import NormalLaw
@@ -14,10 +15,6 @@ from mogul.priors import IndependentGPs, rbf
 NUM_POINTS, NUM_OUTPUTS = 2, 3
 NUM_DRAWS = 1_000_000
 X = torch.zeros(NUM_POINTS, 1, dtype=torch.float64)
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.fixture

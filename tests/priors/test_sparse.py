@@ -6,6 +6,8 @@ import gpytorch
 import pytest
 import torch
 
+from draws import normal
+from gradients import assert_finite_nonzero_gradients
 from mogul.errors import ConfigError, MogulWarning, ShapeError
 from mogul.normals import FreshNormals
 from mogul.priors import Cholesky, IndependentGPs, Prior, randomise, rbf
@@ -25,11 +27,6 @@ KERNELS = {
 INDUCING_SHAPES = {"shared points": (), "own points": (NUM_LATENTS,)}
 by_kernel = pytest.mark.parametrize("kernel", KERNELS)
 by_inducing = pytest.mark.parametrize("inducing", INDUCING_SHAPES)
-
-
-def normal(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 def make_prior(kernel="rbf", inducing="shared points", mean="constant", solver=None):
@@ -111,9 +108,7 @@ def test_every_parameter_gets_a_finite_nonzero_gradient(kernel, inducing):
     prior, x = make_prior(kernel, inducing), normal(7, NUM_INPUTS, seed=4)
     q = marginals(prior, x)
     (q.mean.sin().sum() + q.var.log().sum() + prior.kl()).backward()
-    for name, parameter in prior.named_parameters():
-        assert torch.isfinite(parameter.grad).all(), name
-        assert (parameter.grad != 0).any(), name
+    assert_finite_nonzero_gradients(prior)
 
 
 @by_kernel

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from killing import Killed, kill_after
+from sameness import same_training
 
 import mogul
 from mogul import Dataset, MultiOutputGPLVM, MultiOutputGPRegressor, TrainingConfig, fit
@@ -43,19 +44,11 @@ def killed_after(num_epochs: int, folder: Path, *rest: Any, **options: Any) -> N
         trained(folder, *rest, on_epoch=kill_after(num_epochs), **options)
 
 
-def same(one: Fitted, two: Fitted) -> bool:
-    assert one.history.elbo == two.history.elbo
-    assert one.history.chosen_start == two.history.chosen_start
-    states = one.model.state_dict(), two.model.state_dict()
-    assert states[0].keys() == states[1].keys()
-    return all(torch.equal(states[0][name], states[1][name]) for name in states[0])
-
-
 class TestCourse:
     """Bit for bit the same, however often it is broken off."""
 
     def test_saving_changes_nothing(self, tmp_path: Path):
-        assert same(trained(tmp_path), trained())
+        assert same_training(trained(tmp_path), trained())
 
     @pytest.mark.no_cover  # many steps on lines that other tests run too
     @pytest.mark.parametrize("num_epochs", range(2, 9))
@@ -64,7 +57,7 @@ class TestCourse:
         seen: list[int] = []
         again = trained(tmp_path, on_epoch=lambda record, model: seen.append(record.epoch))
         assert len(seen) == 8 - (num_epochs - 1)
-        assert same(again, trained())
+        assert same_training(again, trained())
 
     @pytest.mark.no_cover  # many steps on lines that other tests run too
     @pytest.mark.filterwarnings("ignore:Outputs should have at least:mogul.errors.MogulWarning")
@@ -82,7 +75,7 @@ class TestCourse:
     def test_every_kind_of_state_is_kept(self, tmp_path: Path, name: str, changes: Any, options: Any):
         config = replace(CONFIG, **changes)
         killed_after(4, tmp_path, name, config, **options)
-        assert same(trained(tmp_path, name, config, **options), trained(None, name, config, **options))
+        assert same_training(trained(tmp_path, name, config, **options), trained(None, name, config, **options))
 
     @pytest.mark.no_cover  # many steps on lines that other tests run too
     @pytest.mark.parametrize("num_epochs", range(2, 10))
@@ -101,7 +94,7 @@ class TestCourse:
                 killed_after(num_epochs, tmp_path, config=config)
             again, undisturbed = trained(tmp_path, config=config), trained(config=config)
         assert undisturbed.history.records[-1].rollbacks == 2
-        assert same(again, undisturbed)
+        assert same_training(again, undisturbed)
         assert again.blueprint == undisturbed.blueprint
 
     def test_a_start_that_was_given_up_stays_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -121,7 +114,7 @@ class TestCourse:
     def test_a_finished_training_is_given_back_at_once(self, tmp_path: Path):
         first = trained(tmp_path)
         before = (tmp_path / FILE_NAME).stat().st_mtime_ns
-        assert same(trained(tmp_path, on_epoch=lambda *_: pytest.fail("It trains.")), first)
+        assert same_training(trained(tmp_path, on_epoch=lambda *_: pytest.fail("It trains.")), first)
         assert (tmp_path / FILE_NAME).stat().st_mtime_ns >= before
 
     def test_an_interrupted_training_goes_on(self, tmp_path: Path):
@@ -131,7 +124,7 @@ class TestCourse:
 
         with pytest.warns(MogulWarning, match=r"interrupted after 4 .*\. The same call goes on, from .*checkpoint\.$"):
             trained(tmp_path, on_epoch=interrupt, checkpoint_seconds=1e6)
-        assert same(trained(tmp_path), trained())
+        assert same_training(trained(tmp_path), trained())
 
     def test_it_is_written_when_due(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         clock = iter(range(0, 1000, 10))
@@ -212,7 +205,7 @@ class TestFolder:
             trained(tmp_path)
         assert path.read_bytes() == before
         path.unlink()
-        assert same(trained(tmp_path), trained())
+        assert same_training(trained(tmp_path), trained())
 
     def test_a_file_of_another_version_is_refused(self, tmp_path: Path):
         killed_after(2, tmp_path)
@@ -254,7 +247,7 @@ class TestFolder:
         monkeypatch.setattr("mogul.training.checkpoint.write_sealed", full)
         with pytest.warns(MogulWarning, match="The checkpoint was not written, and training goes on. .* Make room"):
             fitted = trained(tmp_path)
-        assert same(fitted, trained())
+        assert same_training(fitted, trained())
 
 
 def test_an_identity_is_plain_and_does_not_see_which_nan():

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pytest
-import torch
 from killing import Killed, kill_after
+from sameness import same_parameters
 from scipy.stats import norm
 
 import mogul
@@ -36,13 +35,6 @@ def trained(**settings: Any) -> Fitted:
     if given.get("noise") in {"auto", "gp"}:
         given["num_noise_inducing"] = 4
     return fit(waves(), "mogp", given.pop("config", CONFIG), **given)
-
-
-def same(one: Fitted, two: Fitted) -> bool:
-    states = one.model.state_dict(), two.model.state_dict()
-    return states[0].keys() == states[1].keys() and all(
-        torch.equal(states[0][name], states[1][name]) for name in states[0]
-    )
 
 
 class TestHeldOut:
@@ -103,8 +95,8 @@ class TestHeldOut:
             (range(36), "and not of all; got 36 from 0 to 35. Hold out fewer"),
         ],
     )
-    def test_what_are_no_places_is_refused(self, held_out: Any, message: str, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # users have no shape checker
+    @pytest.mark.usefixtures("as_a_user_calls")
+    def test_what_are_no_places_is_refused(self, held_out: Any, message: str):
         with pytest.raises(ConfigError, match=message):
             divided(36, None, np.array(held_out))
 
@@ -125,7 +117,7 @@ class TestChoice:
         }
         best = max(NOISES, key=lambda noise: each[noise].history.held_out or -np.inf)
         assert auto.choice.chosen == best == auto.blueprint.options["noise"]  # type: ignore[union-attr]
-        assert same(auto, each[best])
+        assert same_parameters(auto, each[best])
         assert auto.choice.num_held_out == len(HELD_OUT)
         assert list(auto.choice.frame().columns) == ["noise", "ll", "epochs", "seconds", "failure"]
 
@@ -166,7 +158,7 @@ class TestChoice:
         begun = {path.parent.name for path in tmp_path.rglob("*.mogul-checkpoint")}
         assert begun == set(NOISES[: num_epochs // 2])
         again, undisturbed = trained(**saving), trained(noise="auto")
-        assert same(again, undisturbed)
+        assert same_parameters(again, undisturbed)
         assert again.choice is not None
         assert again.choice.frame()[["noise", "ll", "epochs"]].equals(
             undisturbed.choice.frame()[["noise", "ll", "epochs"]]
@@ -233,4 +225,4 @@ class TestChoice:
         loaded = mogul.load(tmp_path / "m")
         assert loaded.choice == auto.choice
         assert loaded.history == auto.history
-        assert same(loaded, auto)
+        assert same_parameters(loaded, auto)

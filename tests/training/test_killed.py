@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
+from sameness import same_training
 from separate import CONFIG, begin, fit_for_ever, train, train_for_ever, waves
 
 import mogul
@@ -21,15 +21,6 @@ pytestmark = pytest.mark.no_cover
 
 NUM_KILLS = 10
 PATIENCE = 60  # seconds until something must have happened
-
-
-def same_training(one: Path, two: Path) -> bool:
-    first, second = mogul.load(one), mogul.load(two)
-    assert first.history.elbo == second.history.elbo
-    assert first.history.chosen_start == second.history.chosen_start
-    states = first.model.state_dict(), second.model.state_dict()
-    assert states[0].keys() == states[1].keys()
-    return all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
 def test_killed_at_ten_random_moments_training_ends_in_the_same_parameters(tmp_path: Path):
@@ -48,14 +39,14 @@ def test_killed_at_ten_random_moments_training_ends_in_the_same_parameters(tmp_p
     for process in (last, undisturbed):
         process.join(PATIENCE)
         assert process.exitcode == 0
-    assert same_training(tmp_path / "undisturbed", tmp_path / "killed")
+    assert same_training(mogul.load(tmp_path / "undisturbed"), mogul.load(tmp_path / "killed"))
     assert len(mogul.load(tmp_path / "killed").history.records) == CONFIG.epochs + 2 * CONFIG.start_epochs
     assert [path.name for path in folder.iterdir()] == [FILE_NAME]
     # Once it is done, the same call trains nothing.
     again, begun = begin(train, tmp_path / "again", folder)
     again.join(PATIENCE)
     assert not begun.is_set()
-    assert same_training(tmp_path / "again", tmp_path / "killed")
+    assert same_training(mogul.load(tmp_path / "again"), mogul.load(tmp_path / "killed"))
 
 
 @pytest.mark.parametrize("folder", [None, "checkpoint"])

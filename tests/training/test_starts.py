@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sameness import same_parameters
 
 from mogul import Dataset, TrainingConfig, fit
 from mogul.errors import FitError, MogulWarning, NumericalError
@@ -23,11 +24,6 @@ def waves(num_rows: int = 18) -> Dataset:
 
 def quick(on_epoch: Any = None, **settings: Any) -> Fitted:
     return fit(waves(), "mogp", TrainingConfig(**(CONFIG | settings)), num_inducing=6, on_epoch=on_epoch)
-
-
-def same(one: Fitted, two: Fitted) -> bool:
-    states = one.model.state_dict(), two.model.state_dict()
-    return all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
 def interrupting(monkeypatch: pytest.MonkeyPatch, start: int, num_steps: int, error: type[BaseException]) -> None:
@@ -91,7 +87,7 @@ class TestInterrupt:
         interrupting(monkeypatch, start=0, num_steps=num_steps, error=KeyboardInterrupt)
         with pytest.warns(MogulWarning, match=r"interrupted after 2 of at most 6 epochs, .* Give checkpoint="):
             fitted = quick(num_starts=1, milestones=())
-        assert same(fitted, expected)
+        assert same_parameters(fitted, expected)
         assert not fitted.model.training
 
     def test_during_trials_the_best_so_far_is_kept(self, monkeypatch: pytest.MonkeyPatch):
@@ -121,8 +117,8 @@ class TestInterrupt:
         }
         with pytest.warns(MogulWarning, match="interrupted after 5 of at most 6"):
             fitted = quick(stop, **settings)
-        assert same(fitted, quick(epochs=5, **settings))
-        assert not same(fitted, quick(epochs=5, **(settings | {"stopping": None})))
+        assert same_parameters(fitted, quick(epochs=5, **settings))
+        assert not same_parameters(fitted, quick(epochs=5, **(settings | {"stopping": None})))
 
     def test_before_the_first_epoch_has_ended_it_is_an_interrupt(self, monkeypatch: pytest.MonkeyPatch):
         interrupting(monkeypatch, start=0, num_steps=1, error=KeyboardInterrupt)
@@ -144,4 +140,4 @@ class TestInterrupt:
         with pytest.warns(MogulWarning, match="interrupted after 1 of at most 6"):
             more = train_more(fitted, waves())
         assert [record.epoch for record in more.history.records] == list(range(7))
-        assert not same(more, fitted)
+        assert not same_parameters(more, fitted)

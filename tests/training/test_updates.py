@@ -3,7 +3,6 @@
 import itertools
 from dataclasses import dataclass
 
-import jaxtyping
 import pytest
 import torch
 
@@ -227,8 +226,8 @@ class TestNaturalGradient:
         with pytest.raises(ConfigError, match=r"rate must be in \(0, 1\]; got"):
             NaturalGradient(rate=rate)
 
-    def test_other_bad_settings_are_refused(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    @pytest.mark.usefixtures("as_a_user_calls")
+    def test_other_bad_settings_are_refused(self):
         with pytest.raises(ConfigError, match="ramp_steps must be at least 0"):
             NaturalGradient(ramp_steps=-1)
         with pytest.raises(UnknownNameError, match="Did you mean 'mixing'"):

@@ -4,24 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mogul.data.splits import Split
-from mogul.experiments.protocol import PresetName
-from mogul.experiments.record import Kind, slug_of
+from mogul.experiments.subject import Subject
 from mogul.metrics import FEW_OUTER, NUM_INNER, NUM_OUTER
 from mogul.plain import encode
 from mogul.training import TrainingConfig
 
 # Of every job, whatever the machine: the order of sums, and with it the last digits, depends on it.
 NUM_THREADS = 1
-NUM_DRAWS: dict[PresetName, int] = {"paper": NUM_OUTER * NUM_INNER, "fast": FEW_OUTER * NUM_INNER}
+NUM_DRAWS = {"paper": NUM_OUTER * NUM_INNER, "fast": FEW_OUTER * NUM_INNER}
 
 
 @dataclass(frozen=True)
-class Job:
-    """A model or a baseline on one split of one data set with one setting.
+class Job(Subject):
+    """A model or a baseline that is still to be scored.
 
     Args:
-        experiment, dataset, split, split_label, label, kind, model, settings, preset, seed, command: as in `Record`.
+        experiment, dataset, …, command: as in `Subject`.
         units: of the scores.
         noise_floor: the least standard deviation of its noise, in words: what a log likelihood means nothing without.
         data_sha256: of the data set's values.
@@ -31,17 +29,6 @@ class Job:
         holds_out_groups: whether it watches whole groups that it does not train on.
     """
 
-    experiment: str
-    dataset: str
-    split: Split
-    split_label: str
-    label: str
-    kind: Kind
-    model: str
-    settings: Mapping[str, int]
-    preset: PresetName
-    seed: int
-    command: str
     units: str
     data_sha256: str
     noise_floor: str
@@ -49,11 +36,6 @@ class Job:
     linear: bool = False
     training: TrainingConfig | None = None
     holds_out_groups: bool = False
-
-    @property
-    def slug(self) -> str:
-        """The name of its file."""
-        return slug_of(self.experiment, self.preset, self.dataset, self.split_label, self.label, self.settings)
 
     @property
     def num_draws(self) -> int:

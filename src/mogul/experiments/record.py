@@ -1,18 +1,16 @@
 """What one job leaves behind: a number for every column of the tables, and all that is needed to make it again."""
 
 import math
-import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import UnionType
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from mogul.data.splits import Split
 from mogul.errors import DataError
+from mogul.experiments.subject import Kind, Subject
 
 FORMAT = 1
-Kind = Literal["model", "baseline"]
 METRICS = ("ll", "mrmse", "crps", "coverage_50", "coverage_80", "coverage_95")
 TRAINING_METRICS = ("train_ll", "train_mrmse")
 _WORDS = ("experiment", "dataset", "split_label", "label", "kind", "model", "preset", "command")
@@ -30,23 +28,13 @@ _STORED_AS: dict[str, type | UnionType] = {
 
 
 @dataclass(frozen=True)
-class Record:
+class Record(Subject):
     """The result of one job: a model or baseline on one split of one data set, scored in the units of the experiment.
 
     A job that failed has no metrics, and says why in `error`.
 
     Args:
-        experiment: which of the paper's.
-        dataset: its name in the catalogue.
-        split: how rows were divided.
-        split_label: that in words.
-        label: the name in tables.
-        kind: whether it is a model or a baseline.
-        model: what `mogul.fit` calls it, or the baseline's name.
-        settings: what a sweep varies; empty otherwise.
-        preset: how it was trained.
-        seed: of the split and of training.
-        command: makes this one record again.
+        experiment, dataset, …, command: as in `Subject`.
         config: everything that the numbers depend on.
         versions: of the packages that made it.
         commit: of mogul's repository, if it ran from one.
@@ -60,17 +48,6 @@ class Record:
         error: why there is nothing, or None.
     """
 
-    experiment: str
-    dataset: str
-    split: Split
-    split_label: str
-    label: str
-    kind: Kind
-    model: str
-    settings: Mapping[str, int]
-    preset: str
-    seed: int
-    command: str
     config: Mapping[str, Any]
     versions: Mapping[str, str]
     commit: str | None
@@ -97,16 +74,6 @@ class Record:
             if not isinstance(value, int | float) or not math.isfinite(value):
                 raise DataError(f"metrics must be finite numbers; {name} is {value!r}. Did training diverge?")
 
-    @property
-    def slug(self) -> str:
-        """The name of its file: the same for what should be the same number."""
-        return slug_of(self.experiment, self.preset, self.dataset, self.split_label, self.label, self.settings)
-
-    @property
-    def setting(self) -> str:
-        """What a sweep varies, in words."""
-        return describe(self.settings)
-
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         content = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -130,29 +97,3 @@ class Record:
             raise DataError(f"kind must be model or baseline; got {content['kind']!r}. Was the file changed?")
         values = {name: content[name] for name in names}
         return Record(**{**values, "split": Split.from_json(values["split"])})
-
-
-def slug_of(
-    experiment: str, preset: str, dataset: str, split_label: str, label: str, settings: Mapping[str, int]
-) -> str:
-    """A name for a file that says which row it is.
-
-    >>> slug_of("hidden-units", "fast", "kuka", "random 0", "N-DGP (L′ = L) + linear", {"num_hidden": 8})
-    'hidden-units--fast--kuka--random-0--n-dgp-l-l-linear--num-hidden-8'
-    """
-    parts = [experiment, preset, dataset, split_label, label, *(f"{name} {settings[name]}" for name in settings)]
-    return "--".join(_plain(part) for part in parts)
-
-
-def describe(settings: Mapping[str, int]) -> str:
-    """Settings in words.
-
-    >>> describe({"num_hidden": 8})
-    'num_hidden=8'
-    """
-    return ";".join(f"{name}={value}" for name, value in settings.items())
-
-
-def _plain(words: str) -> str:
-    ascii_words = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode()
-    return re.sub(r"[^a-z0-9]+", "-", ascii_words.lower()).strip("-")

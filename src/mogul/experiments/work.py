@@ -21,6 +21,7 @@ from mogul.experiments.job import NUM_THREADS, Job
 from mogul.experiments.measure import evenly_spaced, measure, rounded
 from mogul.experiments.record import Record
 from mogul.experiments.registry import experiment
+from mogul.experiments.subject import Subject
 from mogul.inputs import Latent
 from mogul.metrics import Part
 from mogul.training import Fitted, History, fit
@@ -43,9 +44,8 @@ def run_job(job: Job, grouped: GroupedData, provenance: Provenance) -> Record:
     began = time.perf_counter()
 
     def record(**outcome: Any) -> Record:
-        shared = {each.name for each in fields(Job)} & {each.name for each in fields(Record)}
         return Record(
-            **{name: getattr(job, name) for name in shared},
+            **{each.name: getattr(job, each.name) for each in fields(Subject)},
             config=job.config,
             **asdict(provenance),
             seconds=round(time.perf_counter() - began, 3),

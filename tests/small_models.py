@@ -1,10 +1,13 @@
-"""Small models of every kind, for the contract and the reductions."""
+"""Small models of every kind."""
 
 import torch
 
 from mogul.data import Batch
 from mogul.model import Model
-from mogul.models import Name, build
+from mogul.models import Name, build, unused_options
+from mogul.objective import Objective
+from mogul.training import NoiseUpdate, Step
+from perturbing import perturbed
 
 NUM_ROWS, NUM_INPUTS, NUM_OUTPUTS = 12, 2, 3
 SIZES = {
@@ -33,10 +36,24 @@ def small_model(name: str, seed: int = 0, **options: object) -> Model:
     batch = small_batch()
     generator = torch.Generator().manual_seed(seed)
     model = build(name, batch.x, NUM_OUTPUTS, generator, **(SIZES | options))
+    return perturbed(model, generator, 0.05).eval()
+
+
+def values_of_level_updates(model: Model, estimate: Objective, num_updates: int) -> list[float]:
+    """The objective before each update of the noise's level alone, for the same draws each time."""
+    batch, values = small_batch(missing=True), []
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.05 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
-    return model.eval()
+        for number in range(num_updates):
+            terms = estimate(model, batch, torch.Generator().manual_seed(1))
+            values.append(terms.total().item())
+            NoiseUpdate(rate=1.0).apply(model, Step(number, batch, terms, NUM_ROWS))
+    return values
+
+
+def sizes_of(name: str, noise: str = "constant", **more: int) -> dict[str, int]:
+    """Of the small sizes, and of these, those that the named model has a use for."""
+    unused = unused_options(name, noise)
+    return {option: size for option, size in (SIZES | more).items() if option not in unused}
 
 
 def is_deep(name: str) -> bool:

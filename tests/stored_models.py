@@ -1,0 +1,42 @@
+"""Models trained for an instant, to be saved and loaded."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import mogul
+from mogul.data import Dataset
+from mogul.training import Fitted, FittedLatent, TrainingConfig, fit
+from small_models import sizes_of
+
+ONCE = TrainingConfig(epochs=1, num_starts=1)
+
+
+def data(num_rows: int = 12) -> Dataset:
+    """Three outputs, a value of which is missing, and names beyond ASCII."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(num_rows, 2))
+    y = np.column_stack([100 * np.sin(x[:, 0]), x[:, 0] * x[:, 1], 5 + np.cos(x[:, 1])])
+    y[3, 0] = np.nan
+    return Dataset(pd.DataFrame(x, columns=["time", "load"]), pd.DataFrame(y, columns=["left", "right", "höhe"]))
+
+
+def trained(name: str, config: TrainingConfig = ONCE, rows: int = 12, **options: Any) -> Fitted:
+    """The named model of small sizes after one epoch, unless the config says more."""
+    latent = {"num_inputs": 2} if name.endswith("-lvm") else {}
+    own = sizes_of(name)
+    if "layers" in options:  # which have all sizes but this
+        own = {"num_hidden": own["num_hidden"]}
+    fitted = fit(data(rows), name, config, **latent, **(own | options))
+    if isinstance(fitted, FittedLatent):
+        return replace(fitted, inference=replace(fitted.inference, steps=4))
+    return fitted
+
+
+def again(fitted: Fitted, folder: Path) -> Fitted:
+    """Saved and loaded."""
+    fitted.save(folder / "model.mogul")
+    return mogul.load(folder / "model.mogul")

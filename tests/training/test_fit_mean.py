@@ -1,0 +1,104 @@
+"""What a choice of mean stands for in a fit."""
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from quick_fits import waves
+from sklearn.linear_model import LinearRegression
+
+from mogul.data import Dataset
+from mogul.errors import ConfigError, UnknownNameError
+from mogul.output_mean import LinearOutputMean, ZeroMean
+from mogul.training import Fitted, TrainingConfig, fit
+
+
+def plane(num_rows: int = 30) -> tuple[Dataset, np.ndarray]:
+    """Outputs of very different units on a plane, nearly, and the weights that made them; the bias is (7, −2)."""
+    rng = np.random.default_rng(1)
+    x, weights = rng.normal(50, 20, (num_rows, 2)), np.array([[300.0, 1e-4], [-100.0, 3e-4]])
+    noise = rng.normal(0, 1e-6, (num_rows, 2)) * [1e4, 1e-2]
+    return Dataset(x, x @ weights + [7.0, -2.0] + noise), weights
+
+
+class TestMean:
+    """What a choice of mean stands for."""
+
+    def fitted(self, name: str = "mogp", data: Dataset | None = None, **options: Any) -> Fitted:
+        config = TrainingConfig(epochs=1, num_starts=1)
+        return fit(waves() if data is None else data, name, config, num_inducing=6, **options)
+
+    @pytest.mark.parametrize("name", ["mogp", "n-mogp", "sbgprn", "gprn", "dgp"])
+    @pytest.mark.parametrize("options", [{}, {"mean": "linear"}], ids=["default", "linear"])
+    def test_linear_is_the_default_and_least_squares_in_standard_units(self, name, options):
+        data = waves(60)
+        fitted = self.fitted(name, data, **options)
+        mean = fitted.model.mean
+        assert isinstance(mean, LinearOutputMean)
+        truth = LinearRegression().fit(data.x, data.y)
+        centre = data.x.mean(0, keepdims=True)
+        at = torch.as_tensor(fitted.scaling.inputs.apply(np.vstack([centre, centre + 1])))
+        values = mean.forward(at).numpy() * fitted.scaling.outputs.scale + fitted.scaling.outputs.shift
+        spread = data.y.std(0)
+        np.testing.assert_allclose(values[0] / spread, truth.predict(centre)[0] / spread, atol=1e-9)
+        # The penalty shrinks a slope, never by much.
+        np.testing.assert_allclose((values[1] - values[0]) / spread, truth.coef_[:, 0] / spread, atol=0.05)
+
+    @pytest.mark.parametrize(
+        ("mean", "name", "learnt"),
+        [
+            ("paper", "mogp", True),
+            ("paper", "n-mogp", False),
+            ("zero", "mogp", False),
+            ("constant", "n-mogp", True),
+            ("linear", "mogp", True),
+            ("linear", "n-mogp", False),
+        ],
+    )
+    def test_the_latent_gps_have_the_mean_asked_for(self, mean, name, learnt):
+        model = self.fitted(name, mean=mean).model
+        assert isinstance(model.mean, LinearOutputMean if mean == "linear" else ZeroMean)
+        assert ("prior.mean.constant" in dict(model.named_parameters())) == learnt
+
+    def test_latent_inputs_have_no_plane_and_refuse_one(self):
+        fitted = self.fitted("mogp-lvm", mean="paper")
+        assert isinstance(fitted.model.mean, ZeroMean)
+        assert isinstance(self.fitted("mogp-lvm").model.mean, ZeroMean)
+        with pytest.raises(ConfigError, match="mean='linear' needs inputs that are observed"):
+            self.fitted("mogp-lvm", mean="linear")
+
+    def test_the_papers_preset_has_the_papers_mean(self, monkeypatch: pytest.MonkeyPatch):
+        quick_preset = TrainingConfig(epochs=1, num_starts=1)
+        monkeypatch.setattr(import_module("mogul.training.fit"), "preset_config", lambda *_: quick_preset)
+        assert isinstance(fit(waves(), "mogp", preset="paper").model.mean, ZeroMean)
+        assert isinstance(fit(waves(), "mogp", preset="paper", mean="linear").model.mean, LinearOutputMean)
+        assert isinstance(fit(waves(), "mogp", preset="default").model.mean, LinearOutputMean)
+
+    @pytest.mark.usefixtures("as_a_user_calls")
+    def test_an_unknown_mean_is_refused(self):
+        with pytest.raises(UnknownNameError, match=r"mean must be one of linear, .* Did you mean 'linear'"):
+            self.fitted(mean="linaer")
+
+    @pytest.mark.parametrize("precision", ["float32", "float64"])
+    @pytest.mark.parametrize("name", ["mogp", "n-sbgprn"])
+    def test_a_plane_is_predicted_in_the_users_units(self, name, precision):
+        data, weights = plane()
+        config = TrainingConfig(epochs=5, num_starts=1, precision=precision)
+        fitted = fit(data, name, config, num_inducing=10)
+        new = np.random.default_rng(2).normal(50, 20, (20, 2))
+        prediction = fitted.predict(new)
+        spread = data.y.std(0)
+        np.testing.assert_allclose(prediction.mean / spread, (new @ weights + [7.0, -2.0]) / spread, rtol=0, atol=2e-3)
+        assert (prediction.var > 0).all()
+        assert (prediction.var**0.5 < 5e-3 * spread).all()
+
+    def test_missing_outputs_are_missing_in_the_plane_too(self):
+        data, weights = plane()
+        y = data.y.copy()
+        y[::3, 0] = y[1::4, 1] = np.nan
+        fitted = fit(Dataset(data.x, y), "mogp", TrainingConfig(epochs=5, num_starts=1), num_inducing=10)
+        np.testing.assert_allclose(
+            fitted.predict(data.x).mean / data.y.std(0), (data.x @ weights + [7.0, -2.0]) / data.y.std(0), atol=2e-3
+        )
