@@ -132,7 +132,7 @@ Products with a matrix of some megabytes, which no compiler makes smaller, are m
 Threads that share cores with other programs wait for each other: with two of them on two busy cores a row took 47 ms,
 with one 0.6. A control loop should call `torch.set_num_threads(1)`; on a quiet machine that costs a row some 10 %.
 
-Training in float32 rather than float64 changes LL by −0.08 on Kuka and by +0.05 on F-Baxter (below); float32 with
+Training in float32 rather than float64 changes LL by −0.08 on Kuka and by +0.05 on F-Baxter (above); float32 with
 another order of sums, another code path of the matrix library, by 0.02 on Kuka. One seed each: what is left of a
 difference between precisions is about as large as what chance makes, and F-Baxter's favours float32.
 
