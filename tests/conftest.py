@@ -1,7 +1,10 @@
-"""Every shape in a signature of mogul is checked while the tests run, but for a few long fits."""
+"""Every shape in a signature of mogul is checked while the tests run, but for a few long fits and for later epochs."""
 
 import pkgutil
+from collections.abc import Iterator
+from functools import wraps
 from importlib import import_module
+from typing import Any
 
 import jaxtyping
 import pytest
@@ -15,12 +18,33 @@ with install_import_hook("mogul", "beartype.beartype"):
     for found in pkgutil.walk_packages(mogul.__path__, "mogul."):
         import_module(found.name)
 
+from mogul.training import Run
+
 
 @pytest.fixture(autouse=True)
 def _shapes_of_long_fits_go_unchecked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that coverage does not trace run the lines of others many times: checking them doubles their time."""
     if request.node.get_closest_marker("no_cover"):
         monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shapes_are_checked_in_the_first_epoch_of_a_run() -> Iterator[None]:
+    """Later epochs do the same to the same rows: checking them too doubles the time of most fits."""
+    step = Run.step
+
+    @wraps(step)
+    def unchecked_later(run: Run, *rest: Any) -> Any:
+        before = jaxtyping.config.jaxtyping_disable
+        jaxtyping.config.jaxtyping_disable = before or bool(run.records)
+        try:
+            return step(run, *rest)
+        finally:
+            jaxtyping.config.jaxtyping_disable = before
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "step", unchecked_later)
+        yield
 
 
 @pytest.fixture
