@@ -1,11 +1,15 @@
 """Benchmarks still import and run; what they measure is no matter for tests."""
 
+import json
+
 import pytest
 import torch
 
 pytest.importorskip("benchmarks.__main__", reason="the benchmarks are not beside the tests")
 
 from benchmarks import solvers, steps
+from benchmarks.__main__ import PAGE, RESULTS
+from benchmarks.report import performance_page
 from benchmarks.timing import interleaved
 
 from mogul.objective import Analytic
@@ -24,3 +28,7 @@ def test_a_step_of_each_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "BATCH", 8)
     steps.training_step("n-mogp", Analytic(), torch.float32)()
     solvers.pass_through(6, CIQ())()
+
+
+def test_the_page_says_what_was_measured() -> None:
+    assert PAGE.read_text(encoding="utf-8") == performance_page(json.loads(RESULTS.read_text(encoding="utf-8")))

@@ -204,9 +204,9 @@ class TestFitted:
         with pytest.raises(FileError, match="Calibrate anew"):
             mogul.load(tmp_path / "m")
 
-    def test_it_knows_its_seed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.usefixtures("as_a_user_calls")
+    def test_it_knows_its_seed(self, tmp_path: Path) -> None:
         """Moments of a deep model are made of draws, and scores belong to those of the calibration."""
-        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
         config = replace(SMALL, epochs=1, seed=3)
         deep = fit(Dataset(X[:40], Y[:40]), "dgp", config, num_inducing=3, num_top_inducing=3)
         for seed in (3, 4):

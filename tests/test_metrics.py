@@ -197,6 +197,15 @@ class TestScore:
         assert actual.coverage == {level: coverage(pit, level) for level in (0.5, 0.8, 0.95)}
         assert actual.ll < actual.ll_pooled
 
+    def test_a_prediction_that_is_no_number_has_no_score(self, prediction: Prediction, y):
+        prediction.component_mean[:, 2] = NAN
+        prediction.mean[2] = NAN
+        actual = score([(prediction, y)])
+        assert math.isnan(actual.ll)
+        assert math.isnan(actual.ll_pooled)
+        assert math.isnan(actual.mrmse)
+        assert math.isnan(actual.crps)
+
     def test_a_perfect_score_is_better_than_a_poor_one(self, prediction: Prediction, y):
         good, poor = score([(prediction, prediction.mean)]), score([(prediction, prediction.mean + 5.0)])
         assert good.ll > poor.ll

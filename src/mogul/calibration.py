@@ -10,9 +10,8 @@ from scipy.optimize import minimize_scalar
 
 from mogul.arrays import Array, IntArray
 from mogul.errors import ConfigError, DataError
-from mogul.prediction import Prediction
+from mogul.metrics import Part
 
-Part = tuple[Prediction, Float[Array, "_ P"]]
 # Fewer groups, or rows where each is one, say too little about a spread: stretched by two trajectories of Kuka, others
 # lose 4 nats. No more rows than these are needed to find it.
 _FEWEST_GROUPS, _MOST_ROWS = 10, 2000

@@ -118,7 +118,7 @@ def fit(
         Name.parse(model)
     require_least("--epochs", epochs, 1)
     require_least("--seed", seed, 0)
-    require_share("--calibrate", calibrate)
+    require_share("--calibrate", calibrate, ".2")
     require_new_file(out, force, "model.mogul", data)
     from mogul.commands.fit import fit_file
     from mogul.experiments.comparison import Training
@@ -154,7 +154,7 @@ def predict(
     Example: mogul predict jura.mogul new.csv --out predicted.csv --quantiles .1,.9
     """
     wanted = levels(quantiles)
-    require_share("--coverage", coverage)
+    require_share("--coverage", coverage, ".9")
     given = None if inputs is None else listed(inputs, "--inputs")
     require_least("--seed", seed, 0)
     if out != STANDARD_OUTPUT:

@@ -82,13 +82,13 @@ def levels(text: str | None) -> list[float]:
 def require_least(option: str, value: int | None, least: int) -> None:
     """Check a whole number, if one was given."""
     if value is not None and value < least:
-        raise ConfigError(f"{option} must be at least {least}; got {value}. Try {option} {max(least, 10)}.")
+        raise ConfigError(f"{option} must be at least {least}; got {value}. Try {option} {least}.")
 
 
-def require_share(option: str, value: float | None) -> None:
+def require_share(option: str, value: float | None, example: str) -> None:
     """Check a share, if one was given."""
     if value is not None and not 0 < value < 1:
-        raise ConfigError(f"{option} must be between 0 and 1; got {value}. Try {option} .2.")
+        raise ConfigError(f"{option} must be between 0 and 1; got {value}. Try {option} {example}.")
 
 
 def require_new_file(path: Path, force: bool, example: str, *sources: Path) -> None:

@@ -51,9 +51,7 @@ def reproduce(
     epochs: Annotated[int | None, typer.Option(help="Passes over the data for each model; else the preset's.")] = None,
     inducing: Annotated[
         int | None,
-        typer.Option(
-            help="The most inducing points of a model that has more in the paper; else 200 in the fast preset."
-        ),
+        typer.Option(help="The most inducing points in a model's first layer; else 200 in the fast preset."),
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="How many at a time, one thread each; else one per core.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results; what it already holds is not redone.")] = Path(

@@ -42,27 +42,30 @@ def score(parts: Iterable[Part]) -> Scores:
 
 def score_rows(parts: Iterable[Part]) -> tuple[Scores, Float[Array, "N"]]:
     """The same, and the log density of each row: NaN where none of its outputs is known."""
-    nested, pooled, squares, crps_values, pits = [], [], [], [], []
+    nested, pooled, squares, crps_values, pits, truths, kept = [], [], [], [], [], [], []
     for prediction, y in parts:
-        seen = np.flatnonzero(~np.isnan(y).all(axis=1))
-        nested.append(np.full(len(y), np.nan))
+        kept.append(~np.isnan(y).all(axis=1))
+        seen = np.flatnonzero(kept[-1])
         if not len(seen):
             continue
         prediction, y = prediction.rows(seen), y[seen]
         each = prediction.component_log_density(y)
-        nested[-1][seen] = _log_mean_in_groups(prediction, each, _num_groups(len(each)))
+        nested.append(_log_mean_in_groups(prediction, each, _num_groups(len(each))))
         pooled.append(_log_mean_in_groups(prediction, each, 1))
         squares.append(np.square(y - prediction.mean))
         crps_values.append(crps(prediction, y, _DRAWS_IN_PAIRS))
         pits.append(prediction.cdf(y))
+        truths.append(y)
     if not pits:
         raise DataError("Test outputs must have at least one value; all are NaN. Give rows with known outputs.")
-    pit, log_density = np.concatenate(pits), np.concatenate(nested)
+    pit, truth, is_kept = np.concatenate(pits), np.concatenate(truths), np.concatenate(kept)
+    log_density = np.full(len(is_kept), np.nan)
+    log_density[is_kept] = np.concatenate(nested)
     scores = Scores(
-        ll=float(np.nanmean(log_density)),
+        ll=float(log_density[is_kept].mean()),
         ll_pooled=float(np.concatenate(pooled).mean()),
-        mrmse=float(np.sqrt(_known_means(np.concatenate(squares))).mean()),
-        crps=float(_known_means(np.concatenate(crps_values)).mean()),
+        mrmse=float(np.sqrt(_known_means(np.concatenate(squares), truth)).mean()),
+        crps=float(_known_means(np.concatenate(crps_values), truth).mean()),
         coverage={level: coverage(pit, level) for level in LEVELS},
     )
     return scores, log_density
@@ -78,7 +81,7 @@ def mrmse(mean: Float[Array, "N P"], y: Float[Array, "N P"]) -> float:
         raise ShapeError(
             f"Means and outputs must have the same shape; got {mean.shape} and {y.shape}. Match their rows."
         )
-    return float(np.sqrt(_known_means(np.square(y - mean))).mean())
+    return float(np.sqrt(_known_means(np.square(y - mean), y)).mean())
 
 
 def nested_log_density(prediction: Prediction, y: Float[Array, "N P"], num_outer: int = NUM_OUTER) -> Float[Array, "N"]:
@@ -169,6 +172,7 @@ def _expected_distance(gap: Array, var: Array) -> Array:
     return gap * (2 * ndtr(ratio) - 1) + 2 * scale * density
 
 
-def _known_means(values: Float[Array, "N P"]) -> Float[Array, "Q"]:
-    """Mean of each output over the rows that have it, for outputs that any row has."""
-    return np.array([column[~np.isnan(column)].mean() for column in values.T if not np.isnan(column).all()])
+def _known_means(values: Float[Array, "N P"], y: Float[Array, "N P"]) -> Float[Array, "Q"]:
+    """Mean of each output over the rows that have it, for outputs that any row has; NaN in a prediction is no gap."""
+    known = ~np.isnan(y)
+    return np.array([column[here].mean() for column, here in zip(values.T, known.T, strict=True) if here.any()])

@@ -88,7 +88,8 @@ class TestHeldOut:
         spoilt[watched] += 1e6
         fits = [regressor(epochs=1, **settings).fit(X, outputs, copies, validation) for outputs in (Y, spoilt)]
         assert fits[0].fitted_.history.num_rows == copies[kept].sum()
-        if fits[0].choice_ == fits[1].choice_:  # None where there was nothing to choose by the rows that are spoilt
+        # Rows that are spoilt may choose another noise: what is learnt is the same where they had nothing to choose.
+        if "noise" not in settings:
             np.testing.assert_array_equal(fits[0].predict(X), fits[1].predict(X))
 
     def test_frames_of_validation_go_by_their_names(self) -> None:

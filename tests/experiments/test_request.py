@@ -96,17 +96,18 @@ def test_quick_jobs_come_first() -> None:
 
 @pytest.mark.no_cover  # many steps on lines that other tests run too
 @pytest.mark.parametrize("name", list(EXPERIMENTS))
-@pytest.mark.parametrize("epochs", [None, 2])
+@pytest.mark.parametrize(("epochs", "inducing"), [(None, None), (2, 5)])
 def test_the_command_of_a_job_makes_that_job_alone(
-    name: str, epochs: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name: str, epochs: int | None, inducing: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     chosen = experiment(name) if name == "synthetic" else small(experiment(name))
     monkeypatch.setitem(EXPERIMENTS, name, chosen)
     asked: list[Request] = []
     monkeypatch.setattr(mogul.reproduce, "reproduce", lambda request, out, jobs: asked.append(request) or 0)
     points = {"small-data": (10, 20), "missing-outputs": (0, 2)}.get(name)
-    splits = SplitChoice((1,)) if name == "synthetic" else SplitChoice((1,), (0,))
-    jobs = [job for job, _ in tasks(chosen, splits=splits, points=points, epochs=epochs)]
+    splits = SplitChoice((1,)) if name == "synthetic" else SplitChoice((1,), (0, 2))
+    jobs = [job for job, _ in tasks(chosen, splits=splits, points=points, epochs=epochs, inducing=inducing)]
+    assert {job.options["num_inducing"] for job in jobs if job.kind == "model" and inducing} <= {inducing}
     for job in jobs:
         monkeypatch.setattr(sys, "argv", [*shlex.split(job.command), "--out", str(tmp_path)])
         with pytest.raises(SystemExit) as ended:
@@ -122,7 +123,7 @@ def test_the_command_of_a_job_makes_that_job_alone(
         ({"noises": ("student",)}, UnknownNameError, "noise must be one of constant, .*Did you mean 'student-t'"),
         ({"baselines": ("least-square",)}, UnknownNameError, "Did you mean 'least-squares'"),
         ({"models": ("none",), "baselines": ("none",)}, ConfigError, "must be something to run"),
-        ({"epochs": 0}, ConfigError, "epochs must be at least 1"),
+        ({"epochs": 0}, ConfigError, "--epochs must be at least 1"),
         ({"points": (3,)}, ConfigError, "regression sweeps nothing"),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from mogul.errors import ConfigError
-from mogul.experiments.split_choice import Chosen, SplitChoice, whole_numbers
+from mogul.experiments.split_choice import ChosenSplit, SplitChoice, whole_numbers
 from small_jobs import small_arm
 
 
@@ -50,8 +50,8 @@ def test_other_words_are_refused(splits: str | None, seeds: str | None, message:
 
 def test_a_split_is_that_of_the_data() -> None:
     grouped = small_arm()
-    assert Chosen(3).of(grouped) == grouped.random_split(3)
-    assert Chosen(3, by_trajectory=True).of(grouped) == grouped.group_split()
+    assert ChosenSplit(3).of(grouped) == grouped.random_split(3)
+    assert ChosenSplit(3, by_trajectory=True).of(grouped) == grouped.group_split()
     assert [chosen.label for chosen in SplitChoice((3,), (0, 3)).each] == [
         "random 3",
         "by trajectory",
@@ -59,8 +59,8 @@ def test_a_split_is_that_of_the_data() -> None:
     ]
 
 
-@pytest.mark.parametrize("chosen", [Chosen(3), Chosen(3, by_trajectory=True), Chosen(0, by_trajectory=True)])
-def test_what_is_typed_for_one_split_names_it(chosen: Chosen) -> None:
+@pytest.mark.parametrize("chosen", SplitChoice((3,), (0, 3)).each)
+def test_what_is_typed_for_one_split_names_it(chosen: ChosenSplit) -> None:
     words = dict(zip(chosen.words.split()[::2], chosen.words.split()[1::2], strict=True))
     assert SplitChoice.parse(words.get("--splits"), words["--seeds"], 4).each == [chosen]
 

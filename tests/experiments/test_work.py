@@ -11,7 +11,9 @@ import torch
 
 from mogul.data import Scaling
 from mogul.data.grouped import GroupedData
+from mogul.errors import MogulWarning
 from mogul.experiments.baselines import BASELINES, LeastSquares
+from mogul.experiments.comparison import Training, compare, holdout
 from mogul.experiments.job import Job
 from mogul.experiments.record import METRICS, Record
 from mogul.experiments.registry import EXPERIMENTS, experiment
@@ -21,6 +23,7 @@ from mogul.metrics import score
 from mogul.training import fit
 from mogul.training.held_out import rows_of_some_groups
 from mogul.training.inference import InferenceConfig
+from mogul.training.run import Run
 from small_jobs import NAMES, small, tasks
 
 PROVENANCE = Provenance({"mogul": "0"}, "abc")
@@ -60,12 +63,12 @@ def test_a_baseline_is_scored_in_standardised_units() -> None:
     ],
 )
 def test_a_model_scores_as_a_fit_by_hand(label: str, choices: dict[str, str]) -> None:
-    job, grouped = job_of("regression", label, epochs=2)
+    job, grouped = job_of("regression", label, epochs=2, inducing=5)
     record = run(job, grouped)
     train, test = grouped.split(0)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    fitted = fit(train, job.model, job.training, **choices)
+    fitted = fit(train, job.model, job.training, **choices, num_inducing=5)
     scores = fitted.evaluate(test, standardised=True, num_samples=job.num_draws)
     torch.set_num_threads(threads)
     assert record.metrics["ll"] == pytest.approx(scores.ll, abs=1e-9)
@@ -75,6 +78,22 @@ def test_a_model_scores_as_a_fit_by_hand(label: str, choices: dict[str, str]) ->
     assert record.curve[-1]["seconds"] >= record.curve[0]["seconds"]
     assert record.config["mean"] == choices["mean"]
     assert record.config["training"]["batch_size"] == job.training.batch_size
+
+
+def test_a_job_that_is_interrupted_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    job, grouped = job_of("regression", "MOGP", epochs=3)
+    advance = Run.advance
+
+    def interrupted(training: Run) -> None:
+        if training.records:
+            raise KeyboardInterrupt
+        advance(training)
+
+    monkeypatch.setattr(Run, "advance", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_job(job, grouped, PROVENANCE)
+    with pytest.raises(KeyboardInterrupt), pytest.warns(MogulWarning, match="interrupted after 1 of"):
+        compare(grouped.data, ["mogp"], holdout(grouped.data.num_rows, 0), Training(epochs=3))
 
 
 def test_new_trajectories_are_stopped_for_by_others() -> None:

@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from mogul.arrays import Array, IntArray
 from mogul.data import Dataset, Scaling
-from mogul.errors import ConfigError, DataError, MogulError
+from mogul.errors import ConfigError, DataError, MogulError, NumericalError
 from mogul.experiments.baselines import LeastSquares, normal_prediction
 from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores
 from mogul.prediction import Prediction
@@ -215,9 +215,15 @@ def _trial(label: str, train: Dataset, test: Dataset, training: Training) -> Tri
     elif label == LEAST_SQUARES:
         parts = iter([(LeastSquares.fit(train).predict(test.x), test.y)])
     else:
-        parts = predicted_parts(training.fit(train, label), test, FEW_OUTER * NUM_INNER, training.seed)
+        fitted = training.fit(train, label)
+        if fitted.history.interrupted:
+            raise KeyboardInterrupt  # what was learnt by then is not to be compared
+        parts = predicted_parts(fitted, test, FEW_OUTER * NUM_INNER, training.seed)
     seconds = time.perf_counter() - started
-    return Trial(label, seconds, row_scores(parts, Scaling.of(train).outputs))
+    result = row_scores(parts, Scaling.of(train).outputs)
+    if math.isnan(result.scores.ll):
+        raise NumericalError(f"Predictions must be numbers; some of {label}'s are not. Lower the learning rate.")
+    return Trial(label, seconds, result)
 
 
 def _mean_prediction(train: Dataset, num_rows: int) -> Prediction:

@@ -124,12 +124,10 @@ class Experiment:
                     f"data; got {point}. Choose others."
                 )
 
-    def build_options(
-        self, line: Line, sizes: Mapping[str, Any], settings: Settings, num_outputs: int
-    ) -> dict[str, Any]:
-        """The options of `mogul.models.build`: sizes, unless the experiment, the line or the sweep says otherwise."""
+    def build_options(self, line: Line, settings: Settings, num_outputs: int) -> dict[str, Any]:
+        """The options of `mogul.models.build`."""
         swept = {name: value for name, value in settings.items() if name in OPTIONS}
-        return dict(sizes) | dict(self.options) | line.build_options(num_outputs) | swept
+        return dict(self.options) | line.build_options(num_outputs) | swept
 
     def training(
         self, line: Line, preset: PresetName, dataset: str, num_train: int, share: float, epochs: int | None, seed: int

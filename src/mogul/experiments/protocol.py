@@ -1,5 +1,6 @@
 """How the experiments train: the paper's protocol, and a fast one that keeps every model and cuts the work."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
@@ -12,7 +13,7 @@ from mogul.training.presets import preset as training_preset
 
 PresetName = Literal["fast", "paper"]
 FAST_EPOCHS = 12
-# Half the paper's: a step takes a third of the time.
+# Half the paper's: a step takes two fifths of the time (docs/performance.md).
 FAST_INDUCING = 200
 # Appendix, Regression: rows per step; 500 elsewhere.
 PAPER_BATCHES = {"halfcheetah": 1000, "rhythmic-arm": 250, "baxter-rand": 250}
@@ -35,16 +36,19 @@ def fast(line: Line, num_train: int, epochs: int | None, seed: int) -> TrainingC
     return _fast(line.model, epochs or FAST_EPOCHS, seed)
 
 
-def sizes(model: str, preset: PresetName, inducing: int | None) -> dict[str, Any]:
-    """Where a model is smaller than the paper's: it has at most so many inducing points, by default the preset's.
+def capped(options: Mapping[str, Any], model: str, preset: PresetName, inducing: int | None) -> dict[str, Any]:
+    """The options of a model with at most so many inducing points in its first layer.
 
-    >>> sizes("mogp", "fast", None), sizes("gprn", "fast", None), sizes("mogp", "paper", None)
-    ({'num_inducing': 200}, {}, {})
+    Where nobody says how many, the fast preset has `FAST_INDUCING`, unless the experiment has a number of its own.
+
+    >>> capped({}, "mogp", "fast", None), capped({"num_inducing": 250}, "mogp", "fast", 50)
+    ({'num_inducing': 200}, {'num_inducing': 50})
     """
     parsed = Name.parse(model)
-    most = inducing or (FAST_INDUCING if preset == "fast" else None)
+    own = options.get("num_inducing")
     papers = LATENT_INDUCING if parsed.latent else parsed.recipe.num_inducing
-    return {} if most is None or papers <= most else {"num_inducing": most}
+    most = inducing or (FAST_INDUCING if preset == "fast" and own is None else None)
+    return dict(options) if most is None or (own or papers) <= most else {**options, "num_inducing": most}
 
 
 def paper(line: Line, dataset: str, epochs: int | None, seed: int) -> TrainingConfig:
@@ -57,8 +61,8 @@ def paper(line: Line, dataset: str, epochs: int | None, seed: int) -> TrainingCo
 def _fast(model: str, epochs: int, seed: int) -> TrainingConfig:
     """Stepwise rates, annealing for deep models.
 
-    Those also have small batches and one draw of the inner layer: with the paper's 1,000 rows and five draws, 30 epochs
-    of Kuka are 450 steps, too few for hidden units on top of two layers to learn.
+    Those also have small batches and one draw of the inner layer: with the paper's 1,000 rows and five draws, even 30
+    epochs of Kuka are 450 steps, too few for hidden units on top of two layers to learn.
     """
     recipe = Name.parse(model).recipe
     return TrainingConfig(

@@ -13,8 +13,8 @@ from mogul.experiments.baselines import Baseline
 from mogul.experiments.experiment import Experiment, Settings
 from mogul.experiments.job import Job
 from mogul.experiments.lines import NONE, Line, choose, require_noises
-from mogul.experiments.protocol import PresetName, sizes
-from mogul.experiments.split_choice import Chosen, SplitChoice
+from mogul.experiments.protocol import PresetName, capped
+from mogul.experiments.split_choice import ChosenSplit, SplitChoice
 from mogul.training import TrainingConfig
 
 
@@ -33,7 +33,7 @@ class Request:
         splits: which.
         points: of the sweep.
         epochs: of every model.
-        inducing: the most inducing points of a model that has more of them in the paper.
+        inducing: the most inducing points in a model's first layer.
         folder: of the data sets.
     """
 
@@ -52,8 +52,9 @@ class Request:
 
     def tasks(self) -> list[tuple[Job, GroupedData]]:
         """Each job with its data, quick ones first; everything is checked before this returns."""
-        given = {"epochs": self.epochs, "inducing": self.inducing}
-        require_positive(**{name: value for name, value in given.items() if value is not None})
+        for option, value in (("--epochs", self.epochs), ("--inducing", self.inducing)):
+            if value is not None:
+                require_positive(**{option: value})
         if self.points is not None:
             self.experiment.require_sweep()
         lines, baselines = self._lines(), self._baselines()
@@ -86,7 +87,7 @@ class Request:
         return {name: known[name] for name in self.baselines if name != NONE}
 
     def _jobs(
-        self, grouped: GroupedData, chosen: Chosen, lines: Sequence[Line], baselines: Mapping[str, Baseline]
+        self, grouped: GroupedData, chosen: ChosenSplit, lines: Sequence[Line], baselines: Mapping[str, Baseline]
     ) -> Iterator[Job]:
         """The jobs of one split."""
         split = chosen.of(grouped)
@@ -129,20 +130,26 @@ class Request:
                     settings=settings,
                     command=self._command(grouped.name, chosen, words, settings),
                     noise_floor=line.noise_floor,
-                    options=self.experiment.build_options(
-                        line, sizes(line.model, self.preset, self.inducing), settings, example.num_outputs
-                    ),
+                    options=self._options(line, settings, example.num_outputs),
                     linear=line.linear,
                     training=self._training(line, split, settings, chosen.seed),
-                    holds_out_groups=chosen.by_trajectory and line.linear and self.experiment.holds_out_groups,
+                    holds_out_groups=chosen.by_trajectory and self._holds_out_groups(line),
                 )
+
+    def _options(self, line: Line, settings: Settings, num_outputs: int) -> dict[str, Any]:
+        options = self.experiment.build_options(line, settings, num_outputs)
+        return capped(options, line.model, self.preset, self.inducing)
+
+    def _holds_out_groups(self, line: Line) -> bool:
+        """The paper's protocol, and the paper's models, train on all there is."""
+        return self.preset == "fast" and line.linear and self.experiment.holds_out_groups
 
     def _training(self, line: Line, split: Split, settings: Settings, seed: int) -> TrainingConfig:
         num_train = settings.get("num_train", split.num_train)
         share = num_train / split.num_train
         return self.experiment.training(line, self.preset, split.dataset, num_train, share, self.epochs, seed)
 
-    def _command(self, dataset: str, chosen: Chosen, words: str, settings: Settings) -> str:
+    def _command(self, dataset: str, chosen: ChosenSplit, words: str, settings: Settings) -> str:
         """What makes one row alone."""
         points = "".join(f" --points {value}" for value in settings.values())
         epochs = "" if self.epochs is None else f" --epochs {self.epochs}"

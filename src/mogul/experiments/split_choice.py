@@ -8,11 +8,11 @@ from mogul.errors import ConfigError
 
 RANDOM, TRAJECTORY = "random", "trajectory"
 BY_TRAJECTORY = "by trajectory"
-_REMEDY = "Try --splits 3, or --splits random:3,trajectory."
+_REMEDY = "Try --splits 3, or --splits random:3,trajectory:3."
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenSplit:
     """One split: random rows by the seed, or by trajectory, where the seed is that of training alone."""
 
     seed: int
@@ -70,9 +70,10 @@ class SplitChoice:
         return SplitChoice(chosen.get(RANDOM, ()), chosen.get(TRAJECTORY, ()))
 
     @property
-    def each(self) -> list[Chosen]:
+    def each(self) -> list[ChosenSplit]:
         """All of them."""
-        return [Chosen(seed) for seed in self.random] + [Chosen(seed, by_trajectory=True) for seed in self.trajectory]
+        by_trajectory = [ChosenSplit(seed, by_trajectory=True) for seed in self.trajectory]
+        return [ChosenSplit(seed) for seed in self.random] + by_trajectory
 
 
 def _name_and_count(word: str) -> tuple[str, str]:

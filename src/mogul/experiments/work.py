@@ -81,6 +81,8 @@ def _run_model(
 ) -> dict[str, Any]:
     mean: MeanChoice = "linear" if job.linear else "paper"
     fitted = fit(train, job.model, job.training, mean=mean, held_out=held_out, **job.options)
+    if fitted.history.interrupted:
+        raise KeyboardInterrupt  # what was learnt by then is no result
     measured = asdict(measure(_in_units(job, train, fitted.predict_parts(test, job.num_draws)), test.output_names))
     if declared.scores_training:
         known = measure(_in_units(job, train, fitted.predict_parts(train, job.num_draws)), train.output_names).metrics

@@ -48,7 +48,8 @@ def _next(summary: FitSummary) -> list[str]:
     if summary.check is None and summary.input_names and summary.source != "-":
         targets = shlex.quote(",".join(summary.output_names))
         source = shlex.quote(summary.source)
-        lines.append(f"         mogul compare {source} --targets {targets} --models {summary.model}")
+        inputs = shlex.quote(",".join(summary.input_names))
+        lines.append(f"         mogul compare {source} --inputs {inputs} --targets {targets} --models {summary.model}")
     return lines
 
 
