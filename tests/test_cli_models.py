@@ -219,6 +219,28 @@ def test_names_that_would_clash_are_refused(run):
     assert not Path("p.csv").exists()
 
 
+def test_names_with_commas_are_quoted_wherever_they_are_to_be_typed(run):
+    rows().rename(columns={"force": "force, N", "angle": "angle, °"}).to_csv("units.csv", index=False)
+    quoted = '"force, N",torque'
+    outcome = run("fit", "units.csv", "--targets", quoted, "--model", "mogp", *QUICK)
+    assert f"mogul compare units.csv --targets '{quoted}'" in outcome.out
+    assert '3: "angle, °", gravity, load' in outcome.out
+    assert mogul.load("model.mogul").output_names == ["force, N", "torque"]
+    refused = run("fit", "units.csv", "--targets", "force, N", "--out", "other.mogul")
+    among = """'force' is not among "angle, °", gravity, load, "force, N", torque."""
+    assert_refused(refused, among, """Did you mean '"force, N"'?""")
+    rows().rename(columns={"angle": "angle, °"}).assign(site="a").to_csv("words.csv", index=False)
+    refused = run("fit", "words.csv", "--targets", "force,torque", "--out", "other.mogul")
+    assert_refused(refused, "'site' of words.csv is not: it holds 'a'", """--inputs '"angle, °",gravity,load'.""")
+
+
+def test_a_comparison_is_proposed_where_there_are_rows_enough(run):
+    for num_rows in (4, 5):
+        rows(num_rows).to_csv("few.csv", index=False)
+        outcome = run("fit", "few.csv", "--targets", "force,torque", "--model", "mogp", "--force", *QUICK)
+        assert ("mogul compare few.csv" in outcome.out) == (num_rows == 5)
+
+
 def test_our_warnings_are_lines_and_those_of_others_are_not(run, monkeypatch: pytest.MonkeyPatch):
     fit = comparison.fit
 

@@ -16,12 +16,13 @@ from mogul.cli_options import (
     Targets,
     complete_models,
     give,
-    listed,
     require_least,
     require_new_file,
+    require_seed,
 )
 from mogul.errors import ConfigError
 from mogul.families import Name
+from mogul.name_lists import listed
 
 app = typer.Typer()
 
@@ -53,7 +54,7 @@ def compare(
     chosen = _observed(listed(models, "--models"))
     require_least("--folds", folds, 2)
     require_least("--epochs", epochs, 1)
-    require_least("--seed", seed, 0)
+    require_seed(seed)
     if html is not None:
         require_new_file(html, force, "comparison.html", data)
     from mogul.commands.compare import compare_file

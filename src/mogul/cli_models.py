@@ -20,14 +20,15 @@ from mogul.cli_options import (
     complete_model,
     give,
     levels,
-    listed,
     print_json,
     require_csv,
     require_least,
     require_new_file,
+    require_seed,
     require_share,
 )
 from mogul.families import Name, names
+from mogul.name_lists import listed
 
 app = typer.Typer()
 STANDARD_OUTPUT = Path("-")
@@ -117,7 +118,7 @@ def fit(
     if model is not None:
         Name.parse(model)
     require_least("--epochs", epochs, 1)
-    require_least("--seed", seed, 0)
+    require_seed(seed)
     require_share("--calibrate", calibrate, ".2")
     require_new_file(out, force, "model.mogul", data)
     from mogul.commands.fit import fit_file
@@ -156,7 +157,7 @@ def predict(
     wanted = levels(quantiles)
     require_share("--coverage", coverage, ".9")
     given = None if inputs is None else listed(inputs, "--inputs")
-    require_least("--seed", seed, 0)
+    require_seed(seed)
     if out != STANDARD_OUTPUT:
         require_csv("--out", out)
         require_new_file(out, force, "predictions.csv", data, model)
@@ -188,7 +189,7 @@ def evaluate(
     """
     given = None if inputs is None else listed(inputs, "--inputs")
     wanted = None if targets is None else listed(targets, "--targets")
-    require_least("--seed", seed, 0)
+    require_seed(seed)
     from mogul.commands.evaluate import evaluate_file
     from mogul.report.commands import evaluation_tables
 

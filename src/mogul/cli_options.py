@@ -1,6 +1,5 @@
 """Arguments that several commands share, and the checks of them that need nothing heavy."""
 
-import csv
 import json
 import math
 import sys
@@ -13,6 +12,8 @@ import typer
 from mogul.errors import ConfigError
 from mogul.families import names
 from mogul.files import require_file
+
+_MOST_SEED = 2**32 - 1
 
 
 def complete_model(incomplete: str) -> list[str]:
@@ -47,18 +48,6 @@ Force = Annotated[bool, typer.Option("--force", help="Replace output files that 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 
 
-def listed(text: str, option: str) -> list[str]:
-    """Names between commas; a name with a comma goes into double quotes.
-
-    >>> listed('a, "b,c"', "--targets")
-    ['a', 'b,c']
-    """
-    parts = [part.strip() for part in next(csv.reader([text], skipinitialspace=True), [])]
-    if not parts or "" in parts:
-        raise ConfigError(f"{option} must be names separated by commas; got {text!r}. Try {option} a,b.")
-    return parts
-
-
 def levels(text: str | None) -> list[float]:
     """Levels of quantiles between commas.
 
@@ -83,6 +72,13 @@ def require_least(option: str, value: int | None, least: int) -> None:
     """Check a whole number, if one was given."""
     if value is not None and value < least:
         raise ConfigError(f"{option} must be at least {least}; got {value}. Try {option} {least}.")
+
+
+def require_seed(seed: int) -> None:
+    """Check a seed: what NumPy takes for one, generators of others take, too."""
+    require_least("--seed", seed, 0)
+    if seed > _MOST_SEED:
+        raise ConfigError(f"--seed must be at most {_MOST_SEED}; got {seed}. Try --seed 10.")
 
 
 def require_share(option: str, value: float | None, example: str) -> None:

@@ -135,11 +135,20 @@ def number_out_of_range(rng: np.random.Generator, folder: Path) -> Case:
 
 
 @kind
-def more_folds_than_rows(rng: np.random.Generator, folder: Path) -> Case:
+def seed_too_large(rng: np.random.Generator, folder: Path) -> Case:
     good(rng).to_csv(folder / "t.csv", index=False)
+    seed = 2 ** int(rng.integers(32, 80))
+    command, *arguments = [("fit", "t.csv", "--targets", "u"), ("predict", "model.mogul", "t.csv")][rng.integers(2)]
+    return Case([command, *arguments, "--seed", str(seed)], "--seed must be at most", f"got {seed}", "Try --seed")
+
+
+@kind
+def more_folds_than_rows(rng: np.random.Generator, folder: Path) -> Case:
+    num_rows, remedy = [(12, "Try 5"), (3, "Try 3"), (1, "Gather more rows")][rng.integers(3)]
+    good(rng, num_rows).to_csv(folder / "t.csv", index=False)
     number = int(rng.integers(13, 10**6))
     arguments = ["compare", "t.csv", "--targets", "u", "--folds", str(number), "--html", "c.html"]
-    return Case(arguments, "folds must be at least 2 and at most", f"got {number}", "Try 5")
+    return Case(arguments, "folds must be at least 2 and at most", f"got {number}", remedy)
 
 
 @kind

@@ -48,6 +48,24 @@ def word_in_a_column_that_nobody_named(rng: np.random.Generator, folder: Path) -
 
 
 @kind
+def commas_in_numbers(rng: np.random.Generator, folder: Path) -> Case:
+    table, column = good(rng).astype(object), pick(rng, *NAMES)
+    table[column] = [pick(rng, "1,5", "-0,25", "1.234,5", "1,234.5", "2,5e3") for _ in range(12)]
+    table.to_csv(folder / "t.csv", index=False, sep=pick(rng, ",", ";"))
+    rule = "Inputs must be numbers" if column in "ab" else "Columns must be numbers"
+    return Case(fit("t.csv"), rule, f"{column!r} of t.csv", "with a point for decimals and no commas")
+
+
+@kind
+def number_without_a_square(rng: np.random.Generator, folder: Path) -> Case:
+    table, row, column = good(rng), int(rng.integers(12)), pick(rng, *NAMES)
+    table.loc[row, column] = rng.choice([1e101, -1e200, 1e308])
+    table.to_csv(folder / "t.csv", index=False)
+    command = ["compare", "t.csv", "--targets", "u,v"] if rng.integers(2) else fit("t.csv")
+    return Case(command, "Numbers must be within ±1e+100", f"{column!r} holds", "Give it in another unit")
+
+
+@kind
 def missing_inputs(rng: np.random.Generator, folder: Path) -> Case:
     table, row = good(rng), int(rng.integers(12))
     column = pick(rng, "a", "b")

@@ -1,5 +1,6 @@
 """Which columns of a table are inputs and outputs: as a user names them, or as a model knows them."""
 
+import shlex
 from collections.abc import Sequence
 
 import pandas as pd
@@ -7,6 +8,7 @@ import pandas as pd
 from mogul.data import Dataset
 from mogul.data.table import Table, require_complete, require_no_infinity
 from mogul.errors import ConfigError, DataError, ShapeError
+from mogul.name_lists import as_list
 from mogul.training.fitted import Fitted, FittedLatent
 
 
@@ -70,13 +72,14 @@ def _all_others(table: Table, outputs: Sequence[str], aside: Sequence[str]) -> l
             f"A table must have columns to predict from; all of {table.source} are targets. "
             "Leave some out of --targets, or fit a model that ends in -lvm."
         )
-    words = [name for name in names if not table.is_numeric(name)]
+    words = {name: word for name in names if (word := table.first_word(name)) is not None}
     if words:
         numbers = [name for name in names if name not in words]
-        remedy = f"Name the others: --inputs {','.join(numbers)}." if numbers else "Encode it as numbers."
+        first, word = next(iter(words.items()))
+        others = f" Or name the others: --inputs {shlex.quote(as_list(numbers))}." if numbers else ""
         raise DataError(
             f"Inputs must be numbers, and without --inputs all columns that are no targets are inputs; "
-            f"{words[0]!r} of {table.source} is not. {remedy}"
+            f"{first!r} of {table.source} is not: it holds {word.value!r} in row {word.row}. {word.remedy}.{others}"
         )
     return names
 

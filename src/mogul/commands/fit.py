@@ -34,13 +34,14 @@ class Check:
 
 @dataclass(frozen=True)
 class FitSummary:
-    """What was fitted, how it went and where it is."""
+    """What was fitted, how it went and where it is; `num_calibrated` counts groups, which rows are where none are."""
 
     source: str
     out: str
     model: str
     num_rows: int
     num_trained: int
+    num_calibrated: int
     input_names: list[str]
     output_names: list[str]
     missing_share: float
@@ -157,6 +158,7 @@ def _summary(
         model=model,
         num_rows=data.num_rows,
         num_trained=num_trained,
+        num_calibrated=0 if fitted.calibration is None else len(np.unique(fitted.calibration.groups)),
         input_names=data.input_names,
         output_names=data.output_names,
         missing_share=data.num_missing / data.y.size,

@@ -8,6 +8,8 @@ import numpy.typing as npt
 from mogul.arrays import Array
 from mogul.errors import DataError, ShapeError
 
+_LARGEST = 1e100
+
 
 def as_matrix(values: Any, name: str) -> tuple[Array, list[str]]:
     """A 2-D float64 array and its column names, from an array, a tensor, a list of lists or a DataFrame."""
@@ -77,6 +79,17 @@ def require_no_infinity(y: Array, names: list[str]) -> None:
         raise DataError(
             f"Outputs must be finite or NaN (missing); column {names[column]!r} holds {y[row, column]} in row {row}. "
             "Put NaN where a value is unknown."
+        )
+
+
+def require_squares(values: Array, names: list[str]) -> None:
+    """Numbers must leave room for their squares, of which all sums and variances are made."""
+    large = np.argwhere((values > _LARGEST) | (values < -_LARGEST))
+    if len(large):
+        row, column = large[0]
+        raise DataError(
+            f"Numbers must be within ±{_LARGEST:g}; column {names[column]!r} holds {values[row, column]:g} in row "
+            f"{row}. Give it in another unit, or its logarithm."
         )
 
 

@@ -17,6 +17,7 @@ from mogul.data.checks import (
     require_finite_inputs,
     require_no_infinity,
     require_some_of_each,
+    require_squares,
 )
 from mogul.errors import ConfigError, ShapeError
 
@@ -46,6 +47,8 @@ class Dataset:
             )
         require_finite_inputs(self.x, self.input_names)
         require_no_infinity(self.y, self.output_names)
+        require_squares(self.x, self.input_names)
+        require_squares(self.y, self.output_names)
         if check_outputs:
             require_some_of_each(self.y, self.output_names)
 

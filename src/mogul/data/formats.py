@@ -161,7 +161,8 @@ def _require_names(names: list[str], source: str) -> None:
     unnamed = [place for place, name in enumerate(names, start=1) if not name]
     if unnamed:
         raise DataError(
-            f"Every column must have a name; column {unnamed[0]} of {len(names)} in {source} has none. Name it."
+            f"Every column must have a name; column {unnamed[0]} of {len(names)} in {source} has none. Name it, or "
+            "leave it out: pandas writes one for its index, but not with to_csv(…, index=False)."
         )
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:

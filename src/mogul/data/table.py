@@ -1,5 +1,6 @@
 """A table of named columns, as a file holds it, and the numbers that are taken from it."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +13,29 @@ import pandas as pd
 
 from mogul.arrays import Array, IntArray
 from mogul.errors import DataError, ShapeError
+from mogul.name_lists import as_list
 
 _NAMES_SHOWN, _ROWS_SHOWN, _COLUMNS_SHOWN = 12, 3, 3
+
+
+@dataclass(frozen=True)
+class Word:
+    """A value that is no number, where it is, counting rows from 1, and how many others there are in its column."""
+
+    row: int
+    value: Any
+    others: int
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it.
+
+        >>> Word(1, "1.234,5", 0).remedy
+        'Encode it as numbers, with a point for decimals and no commas'
+        """
+        commas = isinstance(self.value, str) and "," in self.value
+        digits = commas and not math.isnan(_number(self.value.replace(".", "").replace(",", "")))
+        return "Encode it as numbers" + (", with a point for decimals and no commas" if digits else "")
 
 
 @dataclass(frozen=True)
@@ -74,26 +96,27 @@ class Table:
     def __contains__(self, name: str) -> bool:
         return name in self.columns or name in self.arrays
 
-    def is_numeric(self, name: str) -> bool:
-        """Whether all values of this column are numbers or missing."""
-        try:
-            self._as_float(name)
-        except DataError:
-            return False
-        return True
+    def first_word(self, name: str) -> "Word | None":
+        """The first value of this column that is neither a number nor missing, if there is one."""
+        return self._parsed(name)[1]
 
     def _as_float(self, name: str) -> Array:
+        values, word = self._parsed(name)
+        if word is not None:
+            raise DataError(
+                f"Columns must be numbers; {name!r} of {self.source} holds {word.value!r} in row "
+                f"{word.row}{_more(word.others, 'such values')}. {word.remedy}, or leave the column out."
+            )
+        return values
+
+    def _parsed(self, name: str) -> tuple[Array, "Word | None"]:
         column = pd.Series(self.columns[name])
         if column.dtype.kind in "fiub":
-            return column.to_numpy(dtype=np.float64, na_value=np.nan)
+            return column.to_numpy(dtype=np.float64, na_value=np.nan), None
         values = column.map(_number)
         wrong = np.flatnonzero(values.isna() & column.notna())
-        if len(wrong):
-            raise DataError(
-                f"Columns must be numbers; {name!r} of {self.source} holds {column.iloc[wrong[0]]!r} in row "
-                f"{wrong[0] + 1}{_more(len(wrong) - 1, 'such values')}. Encode it as numbers, or leave the column out."
-            )
-        return values.to_numpy(dtype=np.float64)
+        word = Word(int(wrong[0]) + 1, column.iloc[wrong[0]], len(wrong) - 1) if len(wrong) else None
+        return values.to_numpy(dtype=np.float64), word
 
     def _unknown(self, name: str, what: str) -> DataError:
         if name in self.unusable:
@@ -104,7 +127,7 @@ class Table:
         in_arrays = {column for columns in self.arrays.values() for column in columns}
         known = [*self.arrays, *(column for column in self.columns if column not in in_arrays)]
         close = get_close_matches(name, known, n=1)
-        remedy = f"Did you mean {close[0]!r}?" if close else "Use one of those."
+        remedy = f"Did you mean {as_list(close)!r}?" if close else "Use one of those."
         return DataError(f"{what} must name columns of {self.source}; {name!r} is not among {_listed(known)}. {remedy}")
 
 
@@ -147,7 +170,7 @@ def _more(count: int, what: str) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(map(str, names[:_NAMES_SHOWN]))
+    shown = ", ".join(as_list([name]) for name in names[:_NAMES_SHOWN])
     return f"{shown}, … ({len(names)} in all)" if len(names) > _NAMES_SHOWN else shown
 
 

@@ -139,8 +139,9 @@ def folds(num_rows: int, num_folds: int, seed: int) -> list[Split]:
     [3, 2, 2]
     """
     if not 2 <= num_folds <= num_rows:
+        remedy = f"Try {min(5, num_rows)}." if num_rows > 1 else "Gather more rows."
         raise ConfigError(
-            f"folds must be at least 2 and at most the number of rows, {num_rows}; got {num_folds}. Try 5."
+            f"folds must be at least 2 and at most the number of rows, {num_rows}; got {num_folds}. {remedy}"
         )
     parts = np.array_split(np.random.default_rng(seed).permutation(num_rows), num_folds)
     return [(np.sort(np.concatenate([*parts[:k], *parts[k + 1 :]])), np.sort(parts[k])) for k in range(num_folds)]

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from mogul.commands.evaluate import BAND, Evaluation
 from mogul.commands.fit import FitSummary
+from mogul.name_lists import as_list
 from mogul.report.choices import choice_line
 from mogul.report.names import counted
 
@@ -44,9 +45,11 @@ def _held_out(summary: FitSummary) -> list[str]:
 
 def _next(summary: FitSummary) -> list[str]:
     out = shlex.quote(summary.out)
-    lines = [f"Next     mogul predict {out} NEW.csv --out predictions.csv --quantiles .1,.9"]
-    if summary.check is None and summary.input_names and summary.source != "-":
-        targets = shlex.quote(",".join(summary.output_names))
+    reachable = 0.9 if summary.num_calibrated >= 9 else 0.5  # at most n/(n + 1)
+    bands = f"--coverage {reachable}" if summary.num_calibrated else "--quantiles .1,.9"
+    lines = [f"Next     mogul predict {out} NEW.csv --out predictions.csv {bands}"]
+    if summary.check is None and summary.input_names and summary.source != "-" and summary.num_rows >= 5:
+        targets = shlex.quote(as_list(summary.output_names))
         source = shlex.quote(summary.source)
         inputs = shlex.quote(",".join(summary.input_names))
         lines.append(f"         mogul compare {source} --inputs {inputs} --targets {targets} --models {summary.model}")

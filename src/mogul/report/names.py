@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from mogul.name_lists import as_list
+
 _SHOWN = 8
 
 
@@ -10,8 +12,10 @@ def counted(names: Sequence[str]) -> str:
 
     >>> counted(["Cd", "Cu"])
     '2: Cd, Cu'
+    >>> counted(["speed, m/s", "load"])
+    '2: "speed, m/s", load'
     """
     if not names:
         return ""
-    shown = ", ".join(names[:_SHOWN])
+    shown = ", ".join(as_list([name]) for name in names[:_SHOWN])
     return f"{len(names)}: {shown}" + (", …" if len(names) > _SHOWN else "")
