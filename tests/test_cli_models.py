@@ -223,7 +223,7 @@ def test_names_with_commas_are_quoted_wherever_they_are_to_be_typed(run):
     rows().rename(columns={"force": "force, N", "angle": "angle, °"}).to_csv("units.csv", index=False)
     quoted = '"force, N",torque'
     outcome = run("fit", "units.csv", "--targets", quoted, "--model", "mogp", *QUICK)
-    assert f"mogul compare units.csv --targets '{quoted}'" in outcome.out
+    assert f"""mogul compare units.csv --inputs '"angle, °",gravity,load' --targets '{quoted}'""" in outcome.out
     assert '3: "angle, °", gravity, load' in outcome.out
     assert mogul.load("model.mogul").output_names == ["force, N", "torque"]
     refused = run("fit", "units.csv", "--targets", "force, N", "--out", "other.mogul")

@@ -51,7 +51,7 @@ def _next(summary: FitSummary) -> list[str]:
     if summary.check is None and summary.input_names and summary.source != "-" and summary.num_rows >= 5:
         targets = shlex.quote(as_list(summary.output_names))
         source = shlex.quote(summary.source)
-        inputs = shlex.quote(",".join(summary.input_names))
+        inputs = shlex.quote(as_list(summary.input_names))
         lines.append(f"         mogul compare {source} --inputs {inputs} --targets {targets} --models {summary.model}")
     return lines
 
