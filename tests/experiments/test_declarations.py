@@ -147,6 +147,7 @@ def test_the_fast_preset_keeps_its_settings() -> None:
     config = fast(lines["n-mogp"], 15068, None, 3)
     assert (config.epochs, config.batch_size, config.learning_rate, config.seed) == (12, 500, 0.02, 3)
     assert (config.num_starts, config.precision, config.decay) == (1, "float32", 0.65)
+    assert fast(lines["n-mogp"], 5_500, None, 0).epochs == 33  # as many steps
     deep = fast(lines["dgp"], 15068, 10, 0)
     assert (deep.epochs, deep.batch_size, deep.anneal_epochs) == (10, 250, 2)
     plane = fast(lines["n-mogp"].on_a_plane, 15068, None, 0)

@@ -1,5 +1,6 @@
 """How the experiments train: the paper's protocol, and a fast one that keeps every model and cuts the work."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, cast, get_args
@@ -12,7 +13,8 @@ from mogul.training import NoiseUpdate, TrainingConfig
 from mogul.training.presets import preset as training_preset
 
 PresetName = Literal["fast", "paper"]
-FAST_EPOCHS = 12
+# Of Kuka's size; of fewer rows as many epochs as make the same number of steps.
+FAST_EPOCHS, FAST_STEPS = 12, 360
 # Half the paper's: a step takes two fifths of the time (docs/performance.md).
 FAST_INDUCING = 200
 # Appendix, Regression: rows per step; 500 elsewhere.
@@ -33,7 +35,7 @@ def fast(line: Line, num_train: int, epochs: int | None, seed: int) -> TrainingC
     """Closed-form expectations and noise, one start, few epochs."""
     if line.linear:
         return _fast_on_a_plane(line.model, num_train, epochs, seed)
-    return _fast(line.model, epochs or FAST_EPOCHS, seed)
+    return _fast(line.model, num_train, epochs, seed)
 
 
 def capped(options: Mapping[str, Any], model: str, preset: PresetName, inducing: int | None) -> dict[str, Any]:
@@ -58,16 +60,22 @@ def paper(line: Line, dataset: str, epochs: int | None, seed: int) -> TrainingCo
     return replace(config, batch_size=rows, epochs=epochs or config.epochs)
 
 
-def _fast(model: str, epochs: int, seed: int) -> TrainingConfig:
+def _fast_epochs(num_train: int, batch_size: int) -> int:
+    return max(FAST_EPOCHS, math.ceil(FAST_STEPS / math.ceil(num_train / batch_size)))
+
+
+def _fast(model: str, num_train: int, epochs: int | None, seed: int) -> TrainingConfig:
     """Stepwise rates, annealing for deep models.
 
     Those also have small batches and one draw of the inner layer: with the paper's 1,000 rows and five draws, even 30
     epochs of Kuka are 450 steps, too few for hidden units on top of two layers to learn.
     """
     recipe = Name.parse(model).recipe
+    batch_size = 250 if recipe.deep else recipe.batch_size
+    epochs = epochs or _fast_epochs(num_train, batch_size)
     return TrainingConfig(
         epochs=epochs,
-        batch_size=250 if recipe.deep else recipe.batch_size,
+        batch_size=batch_size,
         learning_rate=0.02,
         milestones=(0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
         decay=0.65,
@@ -83,8 +91,8 @@ def _fast(model: str, epochs: int, seed: int) -> TrainingConfig:
 def _fast_on_a_plane(model: str, num_train: int, epochs: int | None, seed: int) -> TrainingConfig:
     """The default way to train, which ends when it no longer helps; deep models take the small steps of `_fast`."""
     config = training_preset("default", model, seed, num_train)
-    if config.num_starts == 1:  # many rows: an epoch is many steps
-        config = replace(config, epochs=min(config.epochs, FAST_EPOCHS))
     if Name.parse(model).recipe.deep:
         config = replace(config, batch_size=250, expectation=Analytic())
+    if config.num_starts == 1:  # many rows: an epoch is many steps
+        config = replace(config, epochs=min(config.epochs, _fast_epochs(num_train, config.batch_size)))
     return config if epochs is None else replace(config, epochs=epochs)
