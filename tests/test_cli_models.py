@@ -33,10 +33,19 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     return command(monkeypatch, capsys)
 
 
+@pytest.fixture(scope="module")
+def written() -> dict[str, bytes]:
+    """The model files that `mogul fit` has written for all tests of this file, by name."""
+    return {}
+
+
 @pytest.fixture
-def model(run) -> str:
+def model(run, written: dict[str, bytes]) -> str:
     """A model of all columns of the table."""
-    assert run("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", *QUICK).code == 0
+    if "model.mogul" not in written:
+        assert run("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", *QUICK).code == 0
+        written["model.mogul"] = Path("model.mogul").read_bytes()
+    Path("model.mogul").write_bytes(written["model.mogul"])
     return "model.mogul"
 
 

@@ -44,20 +44,39 @@ def killed_after(num_epochs: int, folder: Path, *rest: Any, **options: Any) -> N
         trained(folder, *rest, on_epoch=kill_after(num_epochs), **options)
 
 
+@pytest.fixture(scope="module")
+def undisturbed() -> Fitted:
+    return trained()
+
+
+@pytest.fixture
+def begun(checkpoint_of_two_epochs: bytes, tmp_path: Path) -> Path:
+    """A folder with the checkpoint of a training that was killed in its second epoch."""
+    (tmp_path / FILE_NAME).write_bytes(checkpoint_of_two_epochs)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def checkpoint_of_two_epochs(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("killed")
+    killed_after(2, folder)
+    return (folder / FILE_NAME).read_bytes()
+
+
 class TestCourse:
     """Bit for bit the same, however often it is broken off."""
 
-    def test_saving_changes_nothing(self, tmp_path: Path):
-        assert same_training(trained(tmp_path), trained())
+    def test_saving_changes_nothing(self, tmp_path: Path, undisturbed: Fitted):
+        assert same_training(trained(tmp_path), undisturbed)
 
     @pytest.mark.no_cover  # many steps on lines that other tests run too
     @pytest.mark.parametrize("num_epochs", range(2, 9))
-    def test_wherever_it_was_killed(self, tmp_path: Path, num_epochs: int):
+    def test_wherever_it_was_killed(self, tmp_path: Path, num_epochs: int, undisturbed: Fitted):
         killed_after(num_epochs, tmp_path)
         seen: list[int] = []
         again = trained(tmp_path, on_epoch=lambda record, model: seen.append(record.epoch))
         assert len(seen) == 8 - (num_epochs - 1)
-        assert same_training(again, trained())
+        assert same_training(again, undisturbed)
 
     @pytest.mark.no_cover  # many steps on lines that other tests run too
     @pytest.mark.filterwarnings("ignore:Outputs should have at least:mogul.errors.MogulWarning")
@@ -117,14 +136,14 @@ class TestCourse:
         assert same_training(trained(tmp_path, on_epoch=lambda *_: pytest.fail("It trains.")), first)
         assert (tmp_path / FILE_NAME).stat().st_mtime_ns >= before
 
-    def test_an_interrupted_training_goes_on(self, tmp_path: Path):
+    def test_an_interrupted_training_goes_on(self, tmp_path: Path, undisturbed: Fitted):
         def interrupt(record: Any, model: Any) -> None:
             if record.epoch == 3:
                 raise KeyboardInterrupt
 
         with pytest.warns(MogulWarning, match=r"interrupted after 4 .*\. The same call goes on, from .*checkpoint\.$"):
             trained(tmp_path, on_epoch=interrupt, checkpoint_seconds=1e6)
-        assert same_training(trained(tmp_path), trained())
+        assert same_training(trained(tmp_path), undisturbed)
 
     def test_it_is_written_when_due(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         clock = iter(range(0, 1000, 10))
@@ -177,14 +196,13 @@ class TestFolder:
             ({"mean": "zero"}, "mean is 'linear' there and 'zero' here"),
         ],
     )
-    def test_another_training_is_refused_and_left_alone(self, tmp_path: Path, change: Any, found: str):
-        killed_after(2, tmp_path)
-        before = (tmp_path / FILE_NAME).read_bytes()
+    def test_another_training_is_refused_and_left_alone(self, begun: Path, change: Any, found: str):
+        before = (begun / FILE_NAME).read_bytes()
         call = {"data": waves(), "model": "mogp", "config": CONFIG, "num_inducing": 5} | change
         with pytest.raises(FileError, match=rf"must be of the same training; .*: {found}.*\. Give another folder, or"):
-            fit(**call, checkpoint=tmp_path)
-        assert (tmp_path / FILE_NAME).read_bytes() == before
-        assert len(list(tmp_path.iterdir())) == 1
+            fit(**call, checkpoint=begun)
+        assert (begun / FILE_NAME).read_bytes() == before
+        assert len(list(begun.iterdir())) == 1
 
     @pytest.mark.parametrize(
         "damage",
@@ -196,25 +214,23 @@ class TestFolder:
         ],
         ids=["short", "flipped", "empty", "other"],
     )
-    def test_a_damaged_file_is_refused_and_left_alone(self, tmp_path: Path, damage: Any):
-        killed_after(2, tmp_path)
-        path = tmp_path / FILE_NAME
+    def test_a_damaged_file_is_refused_and_left_alone(self, begun: Path, damage: Any, undisturbed: Fitted):
+        path = begun / FILE_NAME
         path.write_bytes(damage(path.read_bytes()))
         before = path.read_bytes()
         with pytest.raises(FileError, match=r"must be whole; this one is damaged\. .* Or delete .* to train from the"):
-            trained(tmp_path)
+            trained(begun)
         assert path.read_bytes() == before
         path.unlink()
-        assert same_training(trained(tmp_path), trained())
+        assert same_training(trained(begun), undisturbed)
 
-    def test_a_file_of_another_version_is_refused(self, tmp_path: Path):
-        killed_after(2, tmp_path)
-        header, tensors = read_sealed(tmp_path / FILE_NAME)
+    def test_a_file_of_another_version_is_refused(self, begun: Path):
+        header, tensors = read_sealed(begun / FILE_NAME)
         tensors["0.now.model.prior.lost"] = tensors.pop("0.now.model.prior.variational_mean")
         own = {name: value for name, value in header.items() if name not in {"format", "sha256"}}
-        write_sealed(tmp_path / FILE_NAME, own, tensors)
+        write_sealed(begun / FILE_NAME, own, tensors)
         with pytest.raises(FileError, match=r"must fit the models of this version of mogul; .* Use the version that"):
-            trained(tmp_path)
+            trained(begun)
 
     def test_a_model_file_is_no_checkpoint_and_the_other_way_round(self, tmp_path: Path):
         trained(tmp_path / "a").save(tmp_path / FILE_NAME)
@@ -240,14 +256,16 @@ class TestFolder:
         trained(tmp_path)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.partial", FILE_NAME]
 
-    def test_a_disk_that_is_full_does_not_end_training(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_a_disk_that_is_full_does_not_end_training(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: Fitted
+    ):
         def full(*_: Any) -> None:
             raise FileError("The file must be writable; it is not: No space left on device. Make room.")
 
         monkeypatch.setattr("mogul.training.checkpoint.write_sealed", full)
         with pytest.warns(MogulWarning, match="The checkpoint was not written, and training goes on. .* Make room"):
             fitted = trained(tmp_path)
-        assert same_training(fitted, trained())
+        assert same_training(fitted, undisturbed)
 
 
 def test_an_identity_is_plain_and_does_not_see_which_nan():

@@ -37,6 +37,11 @@ def trained(**settings: Any) -> Fitted:
     return fit(waves(), "mogp", given.pop("config", CONFIG), **given)
 
 
+@pytest.fixture(scope="module")
+def auto() -> Fitted:
+    return trained(noise="auto")
+
+
 class TestHeldOut:
     """Which rows have no part in training."""
 
@@ -108,8 +113,7 @@ class TestHeldOut:
 class TestChoice:
     """`noise="auto"`."""
 
-    def test_it_is_the_best_of_separate_fits_on_the_same_rows(self):
-        auto = trained(noise="auto")
+    def test_it_is_the_best_of_separate_fits_on_the_same_rows(self, auto: Fitted):
         assert auto.choice is not None
         each = {noise: trained(noise=noise) for noise in NOISES}
         assert {candidate.noise: candidate.ll for candidate in auto.choice.candidates} == {
@@ -151,18 +155,18 @@ class TestChoice:
         assert choice.chosen == truth
 
     @pytest.mark.parametrize("num_epochs", [2, 4])
-    def test_it_goes_on_where_it_was_killed(self, tmp_path: Path, num_epochs: int):
+    def test_it_goes_on_where_it_was_killed(self, tmp_path: Path, num_epochs: int, auto: Fitted):
         saving: dict[str, Any] = {"checkpoint": tmp_path, "checkpoint_seconds": 0.0, "noise": "auto"}
         with pytest.raises(Killed):
             trained(on_epoch=kill_after(num_epochs), **saving)
         begun = {path.parent.name for path in tmp_path.rglob("*.mogul-checkpoint")}
         assert begun == set(NOISES[: num_epochs // 2])
-        again, undisturbed = trained(**saving), trained(noise="auto")
-        assert same_parameters(again, undisturbed)
+        again = trained(**saving)
+        assert same_parameters(again, auto)
         assert again.choice is not None
-        assert again.choice.frame()[["noise", "ll", "epochs"]].equals(
-            undisturbed.choice.frame()[["noise", "ll", "epochs"]]
-        )  # type: ignore[union-attr]
+        assert auto.choice is not None
+        columns = ["noise", "ll", "epochs"]
+        assert again.choice.frame()[columns].equals(auto.choice.frame()[columns])
 
     def test_other_rows_held_out_are_another_training(self, tmp_path: Path):
         trained(checkpoint=tmp_path)
@@ -219,8 +223,7 @@ class TestChoice:
         assert auto.choice is not None
         assert [candidate.noise for candidate in auto.choice.candidates] == ["constant", "gp"]
 
-    def test_it_is_kept_in_the_file(self, tmp_path: Path):
-        auto = trained(noise="auto")
+    def test_it_is_kept_in_the_file(self, tmp_path: Path, auto: Fitted):
         auto.save(tmp_path / "m")
         loaded = mogul.load(tmp_path / "m")
         assert loaded.choice == auto.choice

@@ -67,14 +67,19 @@ def softened(run: Run, times: int = 1) -> Run:
     return run
 
 
+@pytest.fixture(scope="module")
+def soft_from_the_fourth_epoch() -> Run:
+    return train(softened(train(start(), 3)))
+
+
 class TestRollBack:
     """Where a run is after trouble, by comparison with one that had smaller steps from there on."""
 
     @pytest.mark.parametrize("call", [12, 13, 14])
-    def test_the_epoch_before_is_done_again_with_smaller_steps(self, call):
+    def test_the_epoch_before_is_done_again_with_smaller_steps(self, call, soft_from_the_fourth_epoch):
         # Calls 12 to 14 are the fifth epoch: what went before the fourth is proven.
         broken = train(start(FailsAt(call)))
-        assert same(broken, train(softened(train(start(), 3))))
+        assert same(broken, soft_from_the_fourth_epoch)
         assert [record.epoch for record in broken.records] == list(range(12))
         assert [record.rollbacks for record in broken.records] == [0] * 3 + [1] * 9
         rates = [broken.config.rate_at(epoch) for epoch in range(12)]

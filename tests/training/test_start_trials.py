@@ -7,21 +7,25 @@ from quick_fits import quick, waves
 
 from mogul.errors import FitError, MogulWarning, NumericalError
 from mogul.objective import Analytic, Elbo
-from mogul.training import Run
+from mogul.training import History, Run
+
+
+@pytest.fixture(scope="module")
+def histories() -> list[History]:
+    """Of four seeds: four starts on trial for three epochs each."""
+    return [quick(waves(), num_starts=4, start_epochs=3, epochs=5, seed=seed).history for seed in range(4)]
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_chosen_start_is_the_best_at_the_end_of_its_trial(seed):
-    history = quick(waves(), num_starts=4, start_epochs=3, epochs=5, seed=seed).history
-    frame = history.frame()
+def test_the_chosen_start_is_the_best_at_the_end_of_its_trial(seed, histories):
+    frame = histories[seed].frame()
     trial = frame[frame.epoch == 2].set_index("start").elbo
     assert len(trial) == 4
-    assert history.chosen_start == trial.idxmax()
+    assert histories[seed].chosen_start == trial.idxmax()
 
 
-def test_any_start_may_be_chosen():
-    chosen = {quick(waves(), num_starts=4, epochs=3, seed=seed).history.chosen_start for seed in range(4)}
-    assert len(chosen) > 1
+def test_any_start_may_be_chosen(histories):
+    assert len({history.chosen_start for history in histories}) > 1
 
 
 def test_starts_are_compared_with_the_full_weight_of_the_kl():

@@ -14,7 +14,7 @@ from mogul.training import Run, Stopping
 from mogul.training.presets import preset
 from mogul.training.stopping import held_out_score
 
-EPOCHS = 60
+EPOCHS = 40
 
 
 def waves(num_rows: int = 60) -> tuple[torch.Tensor, torch.Tensor]:
@@ -24,12 +24,12 @@ def waves(num_rows: int = 60) -> tuple[torch.Tensor, torch.Tensor]:
     return x, y + 0.1 * torch.randn(y.shape, generator=generator, dtype=torch.float64)
 
 
-def run_with(stopping: Stopping | None, **settings) -> Run:
+def run_with(stopping: Stopping | None, until: int = EPOCHS, **settings) -> Run:
     data = Batch.of(*waves())
     model = build("mogp", data.x, 2, torch.Generator().manual_seed(1), num_inducing=10)
     config = TrainingConfig(epochs=EPOCHS, batch_size=30, stopping=stopping, **settings)
     run = Run(model, data, config, torch.Generator().manual_seed(2))
-    run.train(config.epochs, lambda record: None)
+    run.train(until, lambda record: None)
     return run
 
 
@@ -64,7 +64,7 @@ def test_a_patient_one_changes_nothing():
 def test_a_default_fit_ends_early_once_nothing_is_gained(num_rows):
     """The clock of a default configuration, driven by an objective that never changes."""
     config = preset("default", "n-sbgprn", num_rows=num_rows)
-    run = run_with(None)
+    run = run_with(None, until=1)
     last, run.config, run._clock, run._watched, run.records = run.records[-1], config, 0, [], []
     while run._clock < config.epochs:
         run.records.append(replace(last, kl_weight=1.0, learning_rate=config.rate_at(run._clock)))
