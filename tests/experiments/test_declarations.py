@@ -136,10 +136,10 @@ def test_sizes_are_the_papers() -> None:
 )
 def test_the_papers_batches(dataset: str, rows: int) -> None:
     lines = {line.name: line for line in experiment("regression").lines}
-    assert paper(lines["mogp"], dataset, None, 0).batch_size == rows
-    assert paper(lines["n-dgp"], dataset, None, 0).batch_size == 2 * rows
-    assert paper(lines["mogp"], dataset, None, 0).epochs == 250
-    assert paper(lines["mogp"], dataset, None, 0).num_starts == 5
+    assert paper(lines["mogp"], dataset, 15_000, None, 0).batch_size == rows
+    assert paper(lines["n-dgp"], dataset, 15_000, None, 0).batch_size == 2 * rows
+    assert paper(lines["mogp"], dataset, 15_000, None, 0).epochs == 250
+    assert paper(lines["mogp"], dataset, 15_000, None, 0).num_starts == 5
 
 
 def test_the_fast_preset_keeps_its_settings() -> None:

@@ -19,7 +19,7 @@ from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
 from mogul.training.held_out import group_numbers, held_out_share
 from mogul.training.more import train_more
-from mogul.training.presets import default_model, default_noise
+from mogul.training.presets import default_model, default_options
 from mogul.training.rows import Rows
 from mogul.training.task import MeanChoice
 
@@ -43,7 +43,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         num_kept: so many of the best starts are trained to the end, and predictions are those of their mixture.
         precision: "float32" or "float64".
         mean: "linear" (the default), "paper", "zero" or "constant", as `mogul.fit` takes it.
-        num_latents: the number L of GPs.
+        num_latents: the number L of GPs; half as many as outputs, and one for each of up to four.
         num_hidden: the number H of hidden units.
         num_inducing: the number M of inducing points.
         nonlinearity: of the hidden units: a name, or any `Nonlinearity`.
@@ -171,7 +171,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
             rows, calibrating = rows.set_aside(aside, self._seed)
         data = rows.data
         model = default_model(data.num_rows) if self.model is None else self.model
-        options = {"noise": default_noise(model, self.preset)} | options
+        options = default_options(model, self.preset, data.num_outputs) | options
         config = self._training_config(model, data.num_rows, share if numbers is None else None, epochs)
         share = share or held_out_share(config.stopping, options["noise"] == AUTO)
         held_out = None if is_pair(validation) else rows.watched(share, self._seed)

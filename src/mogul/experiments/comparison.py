@@ -19,7 +19,7 @@ from mogul.prediction import Prediction
 from mogul.row_scores import RowScores, predicted_parts, row_scores
 from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
-from mogul.training.presets import default_noise
+from mogul.training.presets import default_options
 from mogul.training.presets import preset as preset_config
 from mogul.training.rows import Rows
 from mogul.training.task import MeanChoice
@@ -54,7 +54,7 @@ class Training:
             anneal_epochs = min(config.anneal_epochs, self.epochs // 5)
             config = replace(config, epochs=self.epochs, anneal_epochs=anneal_epochs)
         mean: MeanChoice | None = "paper" if self.preset == "paper" else None
-        options = {"noise": default_noise(model, self.preset)} | dict(self.options)
+        options = default_options(model, self.preset, data.num_outputs) | dict(self.options)
         fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, **options)
         return fitted if aside is None else fitted.calibrated(aside.data, aside.groups, self.seed)
 

@@ -137,7 +137,10 @@ class Experiment:
         That is the paper's rule for its own models; the default way to train, on a plane, suits itself to few rows.
         """
         is_fast = preset == "fast"
-        config = self.fast(line, num_train, epochs, seed) if is_fast else protocol.paper(line, dataset, epochs, seed)
+        if is_fast:
+            config = self.fast(line, num_train, epochs, seed)
+        else:
+            config = protocol.paper(line, dataset, num_train, epochs, seed)
         if is_fast and line.linear:
             return config
         return replace(config, batch_size=max(1, round(share * config.batch_size)))

@@ -53,9 +53,9 @@ def capped(options: Mapping[str, Any], model: str, preset: PresetName, inducing:
     return dict(options) if most is None or (own or papers) <= most else {**options, "num_inducing": most}
 
 
-def paper(line: Line, dataset: str, epochs: int | None, seed: int) -> TrainingConfig:
+def paper(line: Line, dataset: str, num_train: int, epochs: int | None, seed: int) -> TrainingConfig:
     """The paper's protocol, with its batch for these data or for those they stand in for."""
-    config = training_preset("paper", line.model, seed)
+    config = training_preset("paper", line.model, seed, num_train)
     rows = PAPER_BATCHES.get(dataset, 500) * (2 if Name.parse(line.model).recipe.deep else 1)
     return replace(config, batch_size=rows, epochs=epochs or config.epochs)
 

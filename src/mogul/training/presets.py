@@ -1,13 +1,12 @@
 """Named ways to train."""
 
 import math
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from mogul.errors import unknown_name
 from mogul.models import Name
 from mogul.objective import Analytic, Expectation, MonteCarlo
-from mogul.plan import NoiseName
-from mogul.training.config import TrainingConfig
+from mogul.training.config import Precision, TrainingConfig
 from mogul.training.stopping import Stopping
 from mogul.training.updates import NoiseUpdate
 
@@ -22,6 +21,8 @@ _MANY_STEPS, _FEWEST_EPOCHS = 3000, 3
 _MILESTONES, _DECAY = tuple(0.1 * tenth for tenth in range(2, 10)), 0.65
 # Beyond so many rows random starts hardly differ, and single precision is as good (docs/performance.md) and faster.
 _FEW_ROWS = 2500
+# So many outputs have a latent GP each; the paper's robots have seven and more.
+_FEW_OUTPUTS = 4
 
 
 def default_model(num_rows: int) -> str:
@@ -33,13 +34,20 @@ def default_model(num_rows: int) -> str:
     return "mogp" if num_rows <= _FEW_ROWS else "n-sbgprn"
 
 
-def default_noise(model: str, preset: str | None) -> NoiseName:
-    """The noise of someone who names none: one that knows where it is, but for the paper's protocol and latent inputs.
+def default_options(model: str, preset: str | None, num_outputs: int) -> dict[str, Any]:
+    """The options of someone who names none; none but constant noise for the paper's protocol and latent inputs.
 
-    >>> default_noise("mogp", None), default_noise("mogp", "paper")
-    ('gp', 'constant')
+    Noise knows where it is. Up to four outputs have a GP each: the paper's ⌈P/2⌉ is one for two outputs, which may have
+    nothing in common.
+
+    >>> default_options("mogp", None, num_outputs=2), default_options("mogp", "paper", num_outputs=2)
+    ({'noise': 'gp', 'num_latents': 2}, {'noise': 'constant'})
+    >>> default_options("mogp", None, num_outputs=7)["num_latents"]
+    4
     """
-    return "constant" if preset == "paper" or Name.parse(model).latent else "gp"
+    if preset == "paper" or Name.parse(model).latent:
+        return {"noise": "constant"}
+    return {"noise": "gp", "num_latents": max(min(num_outputs, _FEW_OUTPUTS), math.ceil(num_outputs / 2))}
 
 
 def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000) -> TrainingConfig:
@@ -49,7 +57,7 @@ def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000) -> Traini
         name: `paper` (the paper's protocol: appendix, Experimental Details) or `default`.
         model: one of `mogul.models.names()`.
         seed: of everything random.
-        num_rows: how many rows there are to train on; the default way depends on it.
+        num_rows: how many rows there are to train on: the default way and the precision depend on it.
 
     Example:
         >>> preset("paper", "n-mogp").expectation
@@ -59,7 +67,7 @@ def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000) -> Traini
         case "default":
             return _default(model, seed, num_rows)
         case "paper":
-            return _paper(model, seed)
+            return _paper(model, seed, num_rows)
         case _:
             raise unknown_name("preset", name, get_args(PresetName))
 
@@ -81,9 +89,13 @@ def _default(model: str, seed: int, num_rows: int) -> TrainingConfig:
         expectation=_closed_form(model),
         updates=(NoiseUpdate(),),
         stopping=Stopping(),
-        precision="float64" if few else "float32",
+        precision=_precision(num_rows),
         seed=seed,
     )
+
+
+def _precision(num_rows: int) -> Precision:
+    return "float64" if num_rows <= _FEW_ROWS else "float32"
 
 
 def _epochs(steps_each: int) -> int:
@@ -92,8 +104,11 @@ def _epochs(steps_each: int) -> int:
     return max(_FEWEST_EPOCHS, min(enough, _MANY_STEPS // steps_each))
 
 
-def _paper(model: str, seed: int) -> TrainingConfig:
-    """250 epochs from the best of five starts, stepwise rates, batches of 500; all parameters by Adam."""
+def _paper(model: str, seed: int, num_rows: int) -> TrainingConfig:
+    """250 epochs from the best of five starts, stepwise rates, batches of 500; all parameters by Adam.
+
+    The paper does not tell its precision.
+    """
     parsed = Name.parse(model)
     samples = parsed.recipe.num_samples
     expectation: Expectation = MonteCarlo(samples) if samples and not parsed.latent else _closed_form(model)
@@ -107,6 +122,7 @@ def _paper(model: str, seed: int) -> TrainingConfig:
         num_starts=5,
         start_epochs=20,
         expectation=expectation,
+        precision=_precision(num_rows),
         seed=seed,
     )
 
