@@ -35,9 +35,10 @@ def test_the_fast_preset_runs_each_model_with_and_without_a_plane() -> None:
 
 
 NOISES = [f"N-SBGPRN + linear + {noise} noise" for noise in ("GP", "net", "Student-t")]
+NOISES += ["MOGP + linear + GP noise"]
 
 
-def test_the_fast_preset_adds_other_noises_of_one_model() -> None:
+def test_the_fast_preset_adds_other_noises() -> None:
     main = [label for model in MAIN for label in (model, f"{model} + linear")]
     assert sorted(labels()) == sorted(["least squares", *main, *NOISES])
     assert labels(models=("noises",), linear=False, preset="paper") == ["least squares", *NOISES]

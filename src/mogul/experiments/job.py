@@ -26,7 +26,6 @@ class Job(Subject):
         options: of `mogul.models.build`.
         linear: whether the model stands on a least-squares plane.
         training: how to train a model; None for a baseline.
-        holds_out_groups: whether it watches whole groups that it does not train on.
     """
 
     units: str
@@ -35,7 +34,6 @@ class Job(Subject):
     options: Mapping[str, Any] = field(default_factory=dict)
     linear: bool = False
     training: TrainingConfig | None = None
-    holds_out_groups: bool = False
 
     @property
     def num_draws(self) -> int:
@@ -49,7 +47,6 @@ class Job(Subject):
             "training": None if self.training is None else _without_seed(self.training),
             "options": {name: encode(value, name) for name, value in self.options.items()},
             "mean": ("linear" if self.linear else "paper") if self.kind == "model" else None,
-            "held_out": "groups" if self.holds_out_groups else None,
             "units": self.units,
             "noise_floor": self.noise_floor,
             "num_train": self.split.num_train,
