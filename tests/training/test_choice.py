@@ -1,5 +1,6 @@
 """Rows held out by place or by group, and the noise that they choose."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,24 @@ class TestHeldOut:
             beside.model.mean.state_dict()["weights"], alone.model.mean.state_dict()["weights"]
         )
         assert beside.history.elbo == alone.history.elbo
+
+    @pytest.mark.parametrize("noise", ["student-t", "auto"])
+    def test_in_the_end_all_rows_are_trained_on_for_as_long_as_was_best(self, noise: str, tmp_path: Path):
+        longer = replace(CONFIG, epochs=6, learning_rate=2.0)  # too long strides to go on getting better
+        first = trained(config=longer, noise=noise)
+        epochs = first.history.kept_epochs
+        assert epochs is not None
+        assert epochs < 6
+        again = trained(config=longer, noise=noise, retrain=True, checkpoint=tmp_path)
+        chosen = noise if first.choice is None else first.choice.chosen
+        assert same_parameters(again, trained(config=longer.lasting(epochs), noise=chosen, held_out=None))
+        assert (again.history.num_rows, len(again.history.elbo)) == (36, epochs)
+        assert (again.history.held_out, again.history.retrained) == (first.history.held_out, True)
+        assert (first.history.num_rows, first.history.retrained) == (30, False)
+        again.save(tmp_path / "m")
+        assert mogul.load(tmp_path / "m").history == again.history
+        resumed = trained(config=longer, noise=noise, retrain=True, checkpoint=tmp_path)
+        assert same_parameters(resumed, again)
 
     def test_they_must_know_something(self):
         data = waves()

@@ -50,6 +50,7 @@ class FitSummary:
     elbo_per_row: float
     seconds: float
     held_out_ll: float | None
+    retrained: bool
     choice: Choice | None
     check: Check | None
 
@@ -93,7 +94,7 @@ def fit_file(
     data = training_data(table, targets, inputs, latent, groups)
     if labels is not None:
         training = replace(training, groups=group_numbers(labels, data.num_rows))
-    model = model or default_model(training.divided(data)[0].data.num_rows)
+    model = model or default_model(training.divided(data)[0].data.num_rows, grouped=groups is not None)
     splits = _splits_to_check(data, training, check) if not latent else []
     started = time.perf_counter()
     fitted = training.fit(data, model)
@@ -167,6 +168,7 @@ def _summary(
         elbo_per_row=fitted.history.elbo[-1] / num_trained,
         seconds=seconds,
         held_out_ll=fitted.history.held_out,
+        retrained=fitted.history.retrained,
         choice=fitted.choice,
         check=check,
     )

@@ -33,7 +33,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
     Arguments that are None are chosen by the preset, for the number of rows and outputs. Outputs may miss values (NaN).
 
     Args:
-        model: one of `mogul.models.names()` with observed inputs; None is mogp up to 2,500 rows, n-sbgprn beyond.
+        model: one of `mogul.models.names()` with observed inputs; None is mogp up to 2,500 rows and for groups,
+            n-sbgprn beyond.
         preset: "default" or "paper"; None is the default.
         config: a whole `TrainingConfig` in place of a preset.
         epochs: passes over the data.
@@ -138,7 +139,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
             validation: rows whose likelihood says when to stop, and which noise is best: a pair (X, Y) of one's own, or
                 a share to hold out, a fifth where `groups` or noise="auto" needs one; else the ELBO is watched.
             groups: a label for each row. Whole groups are held out then, drawn at random: rows of a trajectory, a
-                patient or a day tell of each other, and what counts is often how a model does on new ones.
+                patient or a day tell of each other, and what counts is often how a model does on new ones. They say
+                how long to train, and which noise is best; then the model is trained again, on all groups.
             checkpoint: a folder from which the same call goes on where this one was killed, as in `mogul.fit`.
             checkpoint_seconds: how long to wait between writings there.
         """
@@ -170,7 +172,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         if aside is not None:
             rows, calibrating = rows.set_aside(aside, self._seed)
         data = rows.data
-        model = default_model(data.num_rows) if self.model is None else self.model
+        model = default_model(data.num_rows, grouped=groups is not None) if self.model is None else self.model
         options = default_options(model, self.preset, data.num_outputs) | options
         config = self._training_config(model, data.num_rows, share if numbers is None else None, epochs)
         share = share or held_out_share(config.stopping, options["noise"] == AUTO)
@@ -178,7 +180,9 @@ class MultiOutputGPRegressor(PredictsOutputs):
         if is_pair(validation):
             data, held_out = with_validation(data, self._own_rows(*validation))
         mean = "paper" if self.mean is None and self.preset == "paper" else self.mean
-        fitted = fit(data, model, config, mean=mean, held_out=held_out, **saving, **options)
+        fitted = fit(
+            data, model, config, mean=mean, held_out=held_out, retrain=numbers is not None, **saving, **options
+        )
         if calibrating is not None:
             together = calibrating.places if calibrating.groups is None else calibrating.groups
             fitted = fitted.calibrated(calibrating.data, together, self._seed)

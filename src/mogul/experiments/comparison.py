@@ -35,8 +35,8 @@ class Training:
     """How each model is trained: a preset, for at most so many epochs if they are given.
 
     `options` are those of the model; its noise is the default's, where they name none. Where rows have `groups`, some
-    are held out whole, to say when to stop. A share of the rows, or groups, is set aside to `calibrate` by, if it is
-    given.
+    are held out whole, to say how long to train; all are trained on in the end. A share of the rows, or groups, is set
+    aside to `calibrate` by, if it is given.
     """
 
     epochs: int | None = None
@@ -55,7 +55,7 @@ class Training:
             config = replace(config, epochs=self.epochs, anneal_epochs=anneal_epochs)
         mean: MeanChoice | None = "paper" if self.preset == "paper" else None
         options = default_options(model, self.preset, data.num_outputs) | dict(self.options)
-        fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, **options)
+        fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, retrain=held_out is not None, **options)
         return fitted if aside is None else fitted.calibrated(aside.data, aside.groups, self.seed)
 
     def divided(self, data: Dataset) -> tuple[Rows, Int[IntArray, "W"] | None, Rows | None]:

@@ -36,10 +36,12 @@ def fit_lines(summary: FitSummary) -> list[str]:
 
 
 def _held_out(summary: FitSummary) -> list[str]:
+    after = "in the best epoch; then all rows were trained on, for as long" if summary.retrained else ""
     if summary.choice is not None:
-        return [f"Noise    {choice_line(asdict(summary.choice))}"]
+        chosen = f"Noise    {choice_line(asdict(summary.choice))}"
+        return [chosen, f"         {after}"] if after else [chosen]
     if summary.held_out_ll is not None:
-        return [f"Held out LL {summary.held_out_ll:.2f} per row, in the epoch that was kept"]
+        return [f"Held out LL {summary.held_out_ll:.2f} per row, {after or 'in the epoch that was kept'}"]
     return []
 
 

@@ -167,6 +167,7 @@ def _plain_state(state: RunState, tensors: Tensors, prefix: str) -> Plain:
         "clock": state.clock,
         "watched": list(state.watched),
         "best_score": state.best_score if state.best else None,
+        "best_epochs": state.best_epochs,
     }
 
 
@@ -179,5 +180,6 @@ def _state(plain: Plain, tensors: Tensors, prefix: str) -> RunState:
         clock=plain["clock"],
         watched=tuple(plain["watched"]),
         best_score=-math.inf if plain["best_score"] is None else plain["best_score"],
+        best_epochs=plain["best_epochs"],
         best={name.removeprefix("best."): tensor for name, tensor in own.items() if name.startswith("best.")},
     )

@@ -27,7 +27,7 @@ class Candidate:
     `ll` is None where training failed, for the reason given, or ended before any epoch was watched.
     """
 
-    noise: str
+    noise: NoiseName
     ll: float | None
     epochs: int = 0
     seconds: float = 0.0
@@ -44,7 +44,7 @@ class Choice:
         {'noise': ['constant', 'gp'], 'll': [1.5, 2.25]}
     """
 
-    chosen: str
+    chosen: NoiseName
     candidates: tuple[Candidate, ...]
     num_held_out: int
 

@@ -1,7 +1,7 @@
 """How to train, in one place, each number checked."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import torch
@@ -88,6 +88,14 @@ class TrainingConfig:
     def dtype(self) -> torch.dtype:
         """The torch type of `precision`."""
         return torch.float32 if self.precision == "float32" else torch.float64
+
+    def lasting(self, epochs: int) -> "TrainingConfig":
+        """The same for exactly so many epochs; the KL has its full weight for most of them.
+
+        >>> TrainingConfig(anneal_epochs=20).lasting(10).anneal_epochs
+        2
+        """
+        return replace(self, epochs=epochs, anneal_epochs=min(self.anneal_epochs, epochs // 5), stopping=None)
 
     def rate_at(self, epoch: int) -> float:
         """The learning rate during this epoch, counted from 0."""

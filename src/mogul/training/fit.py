@@ -38,6 +38,7 @@ def fit(
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_seconds: float = 60.0,
     held_out: Int[IntArray, "W"] | None = None,
+    retrain: bool = False,
     **options: Any,
 ) -> Fitted:
     """Fit a model to data, standardised once, from the best of several random starts.
@@ -59,6 +60,8 @@ def fit(
         checkpoint_seconds: how long to wait between writings of that file, which come at ends of epochs.
         held_out: places of rows to watch and not to train on: they say when to stop, and which state to keep. By
             default the config's `stopping` holds out some, or none.
+        retrain: whether rows that were held out are trained on in the end: the model is then trained again on all rows,
+            for as many epochs as made the held-out ones likeliest, with the noise that they chose.
         options: sizes and nonlinearity, as `mogul.models.build` takes them, of which the model must have a use. Beside
             what it takes (noise="constant" where none is named; the default of `MultiOutputGPRegressor` and `mogul fit`
             is "gp"), noise="auto" trains with each of `mogul.training.choice.NOISES` and keeps the one under which
@@ -98,15 +101,28 @@ def fit(
     task = Task.of(data, model, config, mean or _default_mean(parsed, preset), num_inputs, held_out)
     task.advise(options)
 
+    folder = None if checkpoint is None else Path(checkpoint)
+
     def trained(noise: NoiseName) -> Fitted:
-        folder = None if checkpoint is None else Path(checkpoint) / noise
-        unused = models.unused_options(model, noise)
-        used = {name: value for name, value in options.items() if name not in unused}
-        return task.trained(used | {"noise": noise}, on_epoch, folder, checkpoint_seconds)
+        used = _with_noise(model, options, noise)
+        return task.trained(used, on_epoch, None if folder is None else folder / noise, checkpoint_seconds)
 
     if choosing and task.watched is not None:
-        return best_noise(trained, len(task.watched))
-    return task.trained(options, on_epoch, None if checkpoint is None else Path(checkpoint), checkpoint_seconds)
+        fitted = best_noise(trained, len(task.watched))
+    else:
+        fitted = task.trained(options, on_epoch, folder, checkpoint_seconds)
+    epochs = fitted.history.kept_epochs
+    if not retrain or epochs is None or fitted.history.interrupted:
+        return fitted
+    used = options if fitted.choice is None else _with_noise(model, options, fitted.choice.chosen)
+    again = None if folder is None else folder / "retrained"
+    return fitted.superseded_by(task.on_all_rows(epochs).trained(used, on_epoch, again, checkpoint_seconds))
+
+
+def _with_noise(model: str, options: dict[str, Any], noise: NoiseName) -> dict[str, Any]:
+    """Those options that the model has a use for with this noise."""
+    unused = models.unused_options(model, noise)
+    return {name: value for name, value in options.items() if name not in unused} | {"noise": noise}
 
 
 def _require_used(options: dict[str, Any], num_inputs: int | None, model: str) -> None:

@@ -50,6 +50,12 @@ class Fitted:
 
         save(self, path)
 
+    def superseded_by(self, retrained: "Fitted") -> "Fitted":
+        """The other one, trained on all rows, with what the rows held out of this one said and chose."""
+        own = self.history
+        history = replace(retrained.history, held_out=own.held_out, kept_epochs=own.kept_epochs, retrained=True)
+        return replace(retrained, history=history, choice=self.choice)
+
     def predict(self, x: Any, num_samples: int = 100, seed: int = 0) -> Prediction:
         """The predictive distribution of the outputs at x, as a mixture over `num_samples` draws."""
         prediction = self._predict(x, num_samples, seed)

@@ -30,9 +30,11 @@ class EpochRecord:
 class History:
     """All epochs of all starts, and which start was trained to the end.
 
-    `held_out` is the log likelihood of a held-out row at the epoch that was kept, in standardised units: None where no
-    rows were held out. `interrupted` tells whether Ctrl-C ended the training. `num_rows` is how many rows were trained
-    on, those over which the terms of an epoch are totals: None in files of old, which do not say.
+    `held_out` is the log likelihood of a held-out row at the epoch that was kept, in standardised units, and
+    `kept_epochs` how many there were by then: None where no rows were held out. `retrained` tells whether those rows
+    were trained on, too, afterwards; the records are then of that second training. `interrupted` tells whether Ctrl-C
+    ended the training. `num_rows` is how many rows were trained on, those over which the terms of an epoch are totals:
+    None in files of old, which do not say.
     """
 
     records: tuple[EpochRecord, ...]
@@ -40,6 +42,8 @@ class History:
     held_out: float | None = None
     interrupted: bool = False
     num_rows: int | None = None
+    kept_epochs: int | None = None
+    retrained: bool = False
 
     def frame(self) -> pd.DataFrame:
         """One row per epoch and start."""

@@ -25,13 +25,13 @@ _FEW_ROWS = 2500
 _FEW_OUTPUTS = 4
 
 
-def default_model(num_rows: int) -> str:
-    """The model of someone who names none: nets pay with many rows, and overfit few (docs/defaults.md).
+def default_model(num_rows: int, *, grouped: bool = False) -> str:
+    """The model of someone who names none: nets pay with many rows, and overfit few rows or groups (docs/defaults.md).
 
-    >>> default_model(200), default_model(20_000)
-    ('mogp', 'n-sbgprn')
+    >>> default_model(200), default_model(20_000), default_model(20_000, grouped=True)
+    ('mogp', 'n-sbgprn', 'mogp')
     """
-    return "mogp" if num_rows <= _FEW_ROWS else "n-sbgprn"
+    return "mogp" if grouped or num_rows <= _FEW_ROWS else "n-sbgprn"
 
 
 def default_options(model: str, preset: str | None, num_outputs: int) -> dict[str, Any]:

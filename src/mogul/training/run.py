@@ -57,7 +57,7 @@ class Run:
         self._held_out = held_out
         self._clock = 0
         self._watched: list[float] = []  # since a rate was last given up or lowered
-        self._best_score = -math.inf
+        self._best_score, self._best_epochs = -math.inf, 0
         self._best_state: dict[str, torch.Tensor] = {}
 
     def train(self, until: int, on_epoch: Callable[[EpochRecord], None]) -> None:
@@ -94,6 +94,7 @@ class Run:
             clock=self._clock,
             watched=tuple(self._watched),
             best_score=self._best_score,
+            best_epochs=self._best_epochs,
             best=self._best_state,
         )
 
@@ -102,7 +103,7 @@ class Run:
         put_back(state.tensors, self.model, self._optimiser, self._generator)
         del self.records[state.num_epochs :]
         self.num_steps, self._clock, self._watched = state.num_steps, state.clock, list(state.watched)
-        self._best_score, self._best_state = state.best_score, state.best
+        self._best_score, self._best_epochs, self._best_state = state.best_score, state.best_epochs, state.best
 
     def _tick(self) -> None:
         """Move the clock on by an epoch, or further when the rate at hand no longer helps."""
@@ -123,7 +124,7 @@ class Run:
             return record.elbo / max(1, int(self._data.observed.sum()))
         score = held_out_score(self.model, self._held_out, self._generator)
         if score > self._best_score:
-            self._best_score = score
+            self._best_score, self._best_epochs = score, len(self.records)
             self._best_state = {name: value.clone() for name, value in self.model.state_dict().items()}
         return score
 
@@ -133,6 +134,11 @@ class Run:
         if self._held_out is None or not self._best_state:
             return None
         return self._best_score * int(self._held_out.observed.sum()) / len(self._held_out)
+
+    @property
+    def kept_epochs(self) -> int | None:
+        """After how many epochs that was."""
+        return self._best_epochs if self._best_state else None
 
     @property
     def num_rows(self) -> int:

@@ -58,7 +58,14 @@ class Starts:
     def history(self, chosen: Run) -> History:
         """All epochs of all starts."""
         records = tuple(record for run in self.runs for record in run.records)
-        return History(records, chosen.start, chosen.held_out_score, self.interrupted, chosen.num_rows)
+        return History(
+            records,
+            chosen.start,
+            chosen.held_out_score,
+            self.interrupted,
+            chosen.num_rows,
+            chosen.kept_epochs,
+        )
 
     @property
     def most_epochs(self) -> int:

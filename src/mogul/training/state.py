@@ -20,6 +20,7 @@ class RunState:
     clock: int
     watched: tuple[float, ...]
     best_score: float
+    best_epochs: int
     best: dict[str, Tensor]  # of the model, where rows are held out and some epoch was watched
 
 
