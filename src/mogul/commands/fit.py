@@ -34,7 +34,10 @@ class Check:
 
 @dataclass(frozen=True)
 class FitSummary:
-    """What was fitted, how it went and where it is; `num_calibrated` counts groups, which rows are where none are."""
+    """What was fitted, how it went and where it is.
+
+    `num_calibrated` counts the groups that the model is calibrated by: its rows, where there are no groups.
+    """
 
     source: str
     out: str

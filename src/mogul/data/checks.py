@@ -88,8 +88,8 @@ def require_squares(values: Array, names: list[str]) -> None:
     if len(large):
         row, column = large[0]
         raise DataError(
-            f"Numbers must be within ±{_LARGEST:g}; column {names[column]!r} holds {values[row, column]:g} in row "
-            f"{row}. Give it in another unit, or its logarithm."
+            f"Numbers must be within ±{_LARGEST:g}; column {names[column]!r} holds {values[row, column]:g}. "
+            "Give it in another unit, or its logarithm."
         )
 
 

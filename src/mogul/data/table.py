@@ -96,7 +96,7 @@ class Table:
     def __contains__(self, name: str) -> bool:
         return name in self.columns or name in self.arrays
 
-    def first_word(self, name: str) -> "Word | None":
+    def first_word(self, name: str) -> Word | None:
         """The first value of this column that is neither a number nor missing, if there is one."""
         return self._parsed(name)[1]
 
@@ -109,7 +109,7 @@ class Table:
             )
         return values
 
-    def _parsed(self, name: str) -> tuple[Array, "Word | None"]:
+    def _parsed(self, name: str) -> tuple[Array, Word | None]:
         column = pd.Series(self.columns[name])
         if column.dtype.kind in "fiub":
             return column.to_numpy(dtype=np.float64, na_value=np.nan), None
