@@ -1,7 +1,7 @@
 """`mogul report`: tables, figures and the page of a run, made anew from its records."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,15 +25,17 @@ def report(
     from mogul.report.experiment_tables import experiment_tables, result_line
     from mogul.report.published import publish, require_place
     from mogul.report.tables import experiment_table
-    from mogul.reproduce import rebuild
+    from mogul.reproduce import rebuild, where
 
     if publish_to is not None:
         require_place(folder, publish_to)
     records, written = rebuild(folder)
-    if publish_to is not None:
-        written += publish(folder, publish_to)
-    paths = [str(path) for path in written]
+    published = [] if publish_to is None else publish(folder, publish_to)
+    paths = [str(path) for path in (*written, *published)]
     failed = [result_line(record) for record in records if record.error is not None]
     content = {"folder": str(folder), "jobs": len(records), "failed": failed, "written": paths}
-    lines = [experiment_table(table) for table in experiment_tables(records)]
-    give(content, [*lines, f"Results: {', '.join(paths)}"], json_)
+    lines: list[Any] = [experiment_table(table) for table in experiment_tables(records)]
+    lines.append(where(folder, written))
+    if publish_to is not None:
+        lines.append(where(publish_to, published))
+    give(content, lines, json_)

@@ -18,7 +18,7 @@ from mogul.report.experiment_tables import experiment_tables, result_line
 from mogul.report.figures import write_figures
 from mogul.report.latex import latex
 from mogul.report.markdown import markdown
-from mogul.report.page import write_report
+from mogul.report.page import PAGE, write_report
 from mogul.report.results import results_frame, timings_frame, write_csv
 from mogul.report.summary import summary_frame
 from mogul.report.tables import experiment_table
@@ -38,7 +38,7 @@ def reproduce(request: Request, out: Path, num_jobs: int) -> int:
     screen = Console()
     for table in experiment_tables(asked):
         screen.print(experiment_table(table))
-    screen.print(f"Results: {', '.join(str(path) for path in written)}", markup=False, highlight=False)
+    screen.print(where(out, written), markup=False, highlight=False)
     return sum(record.error is not None for record in asked)
 
 
@@ -51,6 +51,17 @@ def rebuild(out: Path) -> tuple[list[Record], list[Path]]:
             f"A report needs the records of a run; {out / 'jobs'} has none. Name the folder of mogul reproduce --out."
         )
     return records, write_results(out, records)
+
+
+def where(out: Path, written: Iterable[Path]) -> str:
+    """A line that names what was written: the page first, a folder of many files once.
+
+    >>> where(Path("runs"), [Path("runs/results.csv"), Path("runs/figures/a.png"), Path("runs/report.html")])
+    'Results in runs: report.html, results.csv, figures/'
+    """
+    names = [path.relative_to(out).parts for path in written]
+    short = dict.fromkeys(parts[0] if len(parts) == 1 else f"{parts[0]}/" for parts in names)
+    return f"Results in {out}: {', '.join(sorted(short, key=lambda name: (name != PAGE, name.endswith('/'))))}"
 
 
 def write_results(out: Path, records: Iterable[Record]) -> list[Path]:

@@ -18,13 +18,15 @@ from mogul.report.sweeps import sweep_of
 
 KINDS = {"model": "ours", "paper": "the paper", "baseline": "baseline"}
 
+PAGE = "report.html"
+
 
 def write_report(out: Path) -> Path:
     """Write OUT/report.html from the jobs in OUT/jobs and, where it is there, OUT/summary.csv; say where it is."""
     records = read_records(out)
     text = render(records, boards(records, read_paper(out)))
     out.mkdir(parents=True, exist_ok=True)
-    path = out / "report.html"
+    path = out / PAGE
     write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
     return path
 
