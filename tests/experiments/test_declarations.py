@@ -140,6 +140,8 @@ def test_the_papers_batches(dataset: str, rows: int) -> None:
     assert paper(lines["n-dgp"], dataset, 15_000, None, 0).batch_size == 2 * rows
     assert paper(lines["mogp"], dataset, 15_000, None, 0).epochs == 250
     assert paper(lines["mogp"], dataset, 15_000, None, 0).num_starts == 5
+    assert paper(lines["mogp"], dataset, 15_000, None, 0).precision == "float32"
+    assert paper(lines["mogp"], dataset, 1_000, None, 0).precision == "float64"
 
 
 def test_the_fast_preset_keeps_its_settings() -> None:
@@ -152,7 +154,10 @@ def test_the_fast_preset_keeps_its_settings() -> None:
     assert (deep.epochs, deep.batch_size, deep.anneal_epochs) == (10, 250, 2)
     plane = fast(lines["n-mogp"].on_a_plane, 15068, None, 0)
     assert plane.stopping is not None
-    assert fast(lines["n-dgp"].on_a_plane, 15068, None, 0).epochs == 12
+    deep_plane = fast(lines["n-dgp"].on_a_plane, 15068, None, 0)
+    assert (deep_plane.epochs, deep_plane.anneal_epochs) == (12, 2)  # the KL counts in full for most of them
+    assert fast(lines["n-dgp"].on_a_plane, 15068, 4, 0).anneal_epochs == 0
+    assert paper(lines["n-dgp"], "kuka", 15068, 10, 0).anneal_epochs == 2
 
 
 def test_the_fast_preset_has_fewer_inducing_points_and_the_paper_preset_the_papers() -> None:
@@ -190,6 +195,13 @@ def test_batches_shrink_with_the_data() -> None:
     sweep = small(experiment("small-data"))
     jobs = [job for job, _ in tasks(sweep, models=("mogp",), linear=False, points=(10, 40)) if job.kind == "model"]
     assert [job.training.batch_size for job in jobs] == [round(500 * 10 / 40), 500]
+    full = experiment("small-data")
+    line = full.groups["all"][0]
+    steps = []
+    for num_train in (250, 1000, 4000):
+        config = full.training(line, "fast", "rhythmic-arm", num_train, num_train / 6918, None, 0)
+        steps.append(config.epochs * math.ceil(num_train / config.batch_size))
+    assert max(steps) - min(steps) <= 30  # about as long a training with few rows as with many
     assert jobs[0].options == {"num_inducing": 250}
 
 

@@ -64,9 +64,11 @@ class TestHeldOut:
         epochs = first.history.kept_epochs
         assert epochs is not None
         assert epochs < 6
+        rates = tuple(record.learning_rate for record in first.history.records[:epochs])
+        assert rates[0] == 2.0
         again = trained(config=longer, noise=noise, retrain=True, checkpoint=tmp_path)
         chosen = noise if first.choice is None else first.choice.chosen
-        assert same_parameters(again, trained(config=longer.lasting(epochs), noise=chosen, held_out=None))
+        assert same_parameters(again, trained(config=longer.replaying(rates), noise=chosen, held_out=None))
         assert (again.history.num_rows, len(again.history.elbo)) == (36, epochs)
         assert (again.history.held_out, again.history.retrained) == (first.history.held_out, True)
         assert (first.history.num_rows, first.history.retrained) == (30, False)

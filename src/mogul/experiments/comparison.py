@@ -50,9 +50,8 @@ class Training:
         """The model of this name, trained so."""
         rows, held_out, aside = self.divided(data)
         config = preset_config(self.preset, model, self.seed, rows.data.num_rows)
-        if self.epochs is not None:  # the KL has its full weight for most of a training, however short
-            anneal_epochs = min(config.anneal_epochs, self.epochs // 5)
-            config = replace(config, epochs=self.epochs, anneal_epochs=anneal_epochs)
+        if self.epochs is not None:
+            config = config.within(self.epochs)
         mean: MeanChoice | None = "paper" if self.preset == "paper" else None
         options = default_options(model, self.preset, data.num_outputs) | dict(self.options)
         fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, retrain=held_out is not None, **options)

@@ -133,11 +133,10 @@ class Experiment:
 
         That is the paper's rule for its own models; the default way to train, on a plane, suits itself to few rows.
         """
-        is_fast = preset == "fast"
-        if is_fast:
-            config = self.fast(line, num_train, epochs, seed)
-        else:
+        if preset == "paper":
             config = protocol.paper(line, dataset, num_train, epochs, seed)
-        if is_fast and line.linear:
-            return config
+        elif line.linear:
+            return self.fast(line, num_train, epochs, seed)
+        else:  # as many steps with few rows as with all
+            config = self.fast(line, round(num_train / share), epochs, seed)
         return replace(config, batch_size=max(1, round(share * config.batch_size)))

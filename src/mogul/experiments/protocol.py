@@ -57,7 +57,8 @@ def paper(line: Line, dataset: str, num_train: int, epochs: int | None, seed: in
     """The paper's protocol, with its batch for these data or for those they stand in for."""
     config = training_preset("paper", line.model, seed, num_train)
     rows = PAPER_BATCHES.get(dataset, 500) * (2 if Name.parse(line.model).recipe.deep else 1)
-    return replace(config, batch_size=rows, epochs=epochs or config.epochs)
+    config = replace(config, batch_size=rows)
+    return config if epochs is None else config.within(epochs)
 
 
 def _fast_epochs(num_train: int, batch_size: int) -> int:
@@ -94,5 +95,5 @@ def _fast_on_a_plane(model: str, num_train: int, epochs: int | None, seed: int) 
     if Name.parse(model).recipe.deep:
         config = replace(config, batch_size=250, expectation=Analytic())
     if config.num_starts == 1:  # many rows: an epoch is many steps
-        config = replace(config, epochs=min(config.epochs, _fast_epochs(num_train, config.batch_size)))
-    return config if epochs is None else replace(config, epochs=epochs)
+        config = config.within(min(config.epochs, _fast_epochs(num_train, config.batch_size)))
+    return config if epochs is None else config.within(epochs)

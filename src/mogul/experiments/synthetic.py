@@ -1,7 +1,7 @@
 """The paper's synthetic experiment, section 5.1: MOGP against N-MOGP on g_k(x) = cos(4‖x‖)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ def _load(dataset: str, folder: Path | None, preset: PresetName) -> Source:
 
 
 def _fast(line: Line, num_train: int, epochs: int | None, seed: int) -> TrainingConfig:
-    return config(seed) if epochs is None else replace(config(seed), epochs=epochs)
+    return config(seed) if epochs is None else config(seed).within(epochs)
 
 
 SYNTHETIC = Experiment(

@@ -24,6 +24,7 @@ class TrainingConfig:
         learning_rate: Adam's, at first.
         milestones: shares of the epochs after which the rate is multiplied by `decay`.
         decay: see `milestones`.
+        rates: the rate of each epoch, in place of the three above.
         anneal_epochs: the weight of the KL rises from 0 to 1 over so many epochs.
         num_starts: random starts; the best by training objective is trained to the end.
         start_epochs: how long each start is trained before the choice; they count towards `epochs`.
@@ -46,6 +47,7 @@ class TrainingConfig:
     learning_rate: float = 0.03
     milestones: tuple[float, ...] = (0.5, 0.75, 0.9)
     decay: float = 0.3
+    rates: tuple[float, ...] | None = None
     anneal_epochs: int = 0
     num_starts: int = 5
     start_epochs: int = 20
@@ -79,6 +81,11 @@ class TrainingConfig:
         objective_by_name(self.objective)
         if not 0 < self.decay <= 1:
             raise ConfigError(f"decay must be in (0, 1]; got {self.decay}. 1 keeps the rate constant.")
+        if self.rates is not None and (len(self.rates) != self.epochs or min(self.rates) <= 0):
+            raise ConfigError(
+                f"rates must be positive, one for each of {self.epochs} epochs; got {self.rates}. Leave them out to "
+                "lower learning_rate by milestones."
+            )
         if any(not 0 < share < 1 for share in self.milestones):
             raise ConfigError(f"milestones must be shares between 0 and 1; got {self.milestones}. Try (0.5, 0.75).")
         if self.precision not in get_args(Precision):
@@ -89,16 +96,22 @@ class TrainingConfig:
         """The torch type of `precision`."""
         return torch.float32 if self.precision == "float32" else torch.float64
 
-    def lasting(self, epochs: int) -> "TrainingConfig":
-        """The same for exactly so many epochs; the KL has its full weight for most of them.
+    def within(self, epochs: int) -> "TrainingConfig":
+        """The same for at most so many epochs; the KL has its full weight for most of them, however few.
 
-        >>> TrainingConfig(anneal_epochs=20).lasting(10).anneal_epochs
+        >>> TrainingConfig(anneal_epochs=20).within(10).anneal_epochs
         2
         """
-        return replace(self, epochs=epochs, anneal_epochs=min(self.anneal_epochs, epochs // 5), stopping=None)
+        return replace(self, epochs=epochs, anneal_epochs=min(self.anneal_epochs, epochs // 5))
+
+    def replaying(self, rates: tuple[float, ...]) -> "TrainingConfig":
+        """The same with these rates, an epoch each, whatever comes of it."""
+        return replace(self, epochs=len(rates), rates=rates, stopping=None)
 
     def rate_at(self, epoch: int) -> float:
         """The learning rate during this epoch, counted from 0."""
+        if self.rates is not None:
+            return self.rates[epoch]
         passed = sum(epoch >= round(share * self.epochs) for share in self.milestones)
         return self.learning_rate * self.decay**passed
 

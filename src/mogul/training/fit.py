@@ -61,7 +61,7 @@ def fit(
         held_out: places of rows to watch and not to train on: they say when to stop, and which state to keep. By
             default the config's `stopping` holds out some, or none.
         retrain: whether rows that were held out are trained on in the end: the model is then trained again on all rows,
-            for as many epochs as made the held-out ones likeliest, with the noise that they chose.
+            for as many epochs as made the held-out ones likeliest, at the same rates, with the noise that they chose.
         options: sizes and nonlinearity, as `mogul.models.build` takes them, of which the model must have a use. Beside
             what it takes (noise="constant" where none is named; the default of `MultiOutputGPRegressor` and `mogul fit`
             is "gp"), noise="auto" trains with each of `mogul.training.choice.NOISES` and keeps the one under which
@@ -111,12 +111,12 @@ def fit(
         fitted = best_noise(trained, len(task.watched))
     else:
         fitted = task.trained(options, on_epoch, folder, checkpoint_seconds)
-    epochs = fitted.history.kept_epochs
-    if not retrain or epochs is None or fitted.history.interrupted:
+    if not retrain or not fitted.history.kept_rates or fitted.history.interrupted:
         return fitted
     used = options if fitted.choice is None else _with_noise(model, options, fitted.choice.chosen)
     again = None if folder is None else folder / "retrained"
-    return fitted.superseded_by(task.on_all_rows(epochs).trained(used, on_epoch, again, checkpoint_seconds))
+    whole = task.on_all_rows(fitted.history.kept_rates)
+    return fitted.superseded_by(whole.trained(used, on_epoch, again, checkpoint_seconds))
 
 
 def _with_noise(model: str, options: dict[str, Any], noise: NoiseName) -> dict[str, Any]:

@@ -50,6 +50,12 @@ class History:
         return pd.DataFrame([asdict(record) for record in self.records])
 
     @property
+    def kept_rates(self) -> tuple[float, ...]:
+        """The learning rates of the epochs up to the one that was kept; none where no rows were held out."""
+        own = [record.learning_rate for record in self.records if record.start == self.chosen_start]
+        return tuple(own[: self.kept_epochs or 0])
+
+    @property
     def elbo(self) -> list[float]:
         """The training objective of the chosen start, epoch by epoch."""
         return [record.elbo for record in self.records if record.start == self.chosen_start]

@@ -95,9 +95,9 @@ class Task:
             scaling.batch(data.rows(watched), config.dtype) if len(watched) else None,
         )
 
-    def on_all_rows(self, epochs: int) -> "Task":
-        """The same with nothing held out, for so many epochs."""
-        return Task.of(self.data, self.model, self.config.lasting(epochs), self.mean, self.num_inputs, None)
+    def on_all_rows(self, rates: tuple[float, ...]) -> "Task":
+        """The same with nothing held out, and with these rates, an epoch each."""
+        return Task.of(self.data, self.model, self.config.replaying(rates), self.mean, self.num_inputs, None)
 
     @property
     def latent(self) -> bool:
