@@ -65,11 +65,16 @@ def test_what_is_small_can_be_published(run, stored: Path, tmp_path: Path) -> No
     assert outcome.code == 0, outcome.err
     published = {str(path.relative_to(tmp_path / "results/kuka")) for path in (tmp_path / "results").rglob("*.*")}
     assert published == {
-        *("results.csv", "summary.csv", "timings.csv", "tables.md", "figures/regression-kuka-random.png")
+        *("results.csv", "summary.csv", "timings.csv", "configurations.jsonl", "tables.md"),
+        "figures/regression-kuka-random.png",
     }
     for name in published:
         assert (tmp_path / "results/kuka" / name).read_bytes() == (stored / name).read_bytes()
     assert "mogul reproduce regression" in (stored / "timings.csv").read_text()
+    job = json.loads((stored / "configurations.jsonl").read_text().splitlines()[0])
+    record = json.loads((stored / "jobs" / f"{job['job']}.json").read_text())
+    for name in ("split", "config", "versions", "commit"):
+        assert job[name] == record[name]
 
 
 def test_a_place_that_cannot_be_is_refused_before_anything_is_written(run, stored: Path) -> None:

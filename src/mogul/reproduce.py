@@ -19,7 +19,7 @@ from mogul.report.figures import write_figures
 from mogul.report.latex import latex
 from mogul.report.markdown import markdown
 from mogul.report.page import PAGE, write_report
-from mogul.report.results import results_frame, timings_frame, write_csv
+from mogul.report.results import configurations, results_frame, timings_frame, write_csv
 from mogul.report.summary import summary_frame
 from mogul.report.tables import experiment_table
 
@@ -75,7 +75,11 @@ def write_results(out: Path, records: Iterable[Record]) -> list[Path]:
     for name, frame in frames.items():
         write_csv(out / name, frame)
     tables = experiment_tables(records)
-    texts = {"tables.md": markdown(tables), "tables.tex": latex(tables)}
+    texts = {
+        "configurations.jsonl": configurations(records),
+        "tables.md": markdown(tables),
+        "tables.tex": latex(tables),
+    }
     for name, text in texts.items():
         _write_text(out / name, text)
     return [*(out / name for name in (*frames, *texts)), *write_figures(out), write_report(out)]

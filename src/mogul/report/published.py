@@ -10,7 +10,7 @@ from mogul.files import require_folder, write_whole
 from mogul.report.results import COLUMNS
 
 # Records hold predictions of many rows, and the page a plotting library: both are large, and can be made again.
-_KEPT = ("results.csv", "summary.csv", "timings.csv", "tables.md", "figures/*.png")
+_KEPT = ("results.csv", "summary.csv", "timings.csv", "configurations.jsonl", "tables.md", "figures/*.png")
 
 
 def require_place(run: Path, to: Path) -> None:

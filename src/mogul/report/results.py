@@ -1,5 +1,6 @@
 """Records as tidy tables: one row for each number, always in the same order and the same format."""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -59,6 +60,16 @@ def timings_frame(records: Iterable[Record]) -> pd.DataFrame:
     ]
     names = ["experiment", "dataset", "split", "label", "preset", "setting", "seconds", "epochs", "commit", "command"]
     return pd.DataFrame(rows, columns=names)
+
+
+def configurations(records: Iterable[Record]) -> str:
+    """What each job's numbers depend on, a line of JSON each: its split, its configuration, versions and commit."""
+    names = ("split", "seed", "config", "versions", "commit", "command")
+    lines = []
+    for record in in_order(records):
+        plain = record.to_json()
+        lines.append(json.dumps({"job": record.slug} | {name: plain[name] for name in names}))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def write_csv(path: Path, frame: pd.DataFrame) -> None:
