@@ -17,9 +17,11 @@ from mogul.experiments.comparison import Training, compare, holdout
 from mogul.experiments.job import Job
 from mogul.experiments.record import METRICS, Record
 from mogul.experiments.registry import EXPERIMENTS, experiment
+from mogul.experiments.split_choice import SplitChoice
 from mogul.experiments.work import Provenance, run_job
 from mogul.metrics import score
 from mogul.training import fit
+from mogul.training.held_out import rows_of_some_groups
 from mogul.training.inference import InferenceConfig
 from mogul.training.run import Run
 from small_jobs import NAMES, small, tasks
@@ -92,6 +94,23 @@ def test_a_job_that_is_interrupted_is_no_result(monkeypatch: pytest.MonkeyPatch)
         run_job(job, grouped, PROVENANCE)
     with pytest.raises(KeyboardInterrupt), pytest.warns(MogulWarning, match="interrupted after 1 of"):
         compare(grouped.data, ["mogp"], holdout(grouped.data.num_rows, 0), Training(epochs=3))
+
+
+def test_trajectories_say_how_long_to_train_on_all_of_them() -> None:
+    job, grouped = job_of("regression", "MOGP + linear", splits=SplitChoice((), (1,)), epochs=2)
+    record = run(job, grouped)
+    known, _ = grouped.group_split().rows(grouped.groups)
+    train, test = grouped.split_by_trajectory()
+    held_out = rows_of_some_groups(grouped.groups[known], 0.2, seed=1)
+    fitted = fit(train, "mogp", job.training, held_out=held_out, retrain=True)
+    assert fitted.history.num_rows == train.num_rows
+    scores = fitted.evaluate(test, num_samples=job.num_draws)
+    units = np.log(Scaling.of(train).outputs.scale).sum()  # the tables', of all training rows
+    assert record.metrics["ll"] == pytest.approx(scores.ll + units, abs=1e-6)
+    assert record.config["held_out"] == "groups, then trained on"
+    plain, _ = job_of("regression", "MOGP", splits=SplitChoice((), (1,)))
+    assert not plain.holds_out_groups
+    assert job_of("regression", "MOGP + linear")[0].config["held_out"] is None
 
 
 def test_latent_inputs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

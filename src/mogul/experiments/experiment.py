@@ -58,6 +58,8 @@ class Experiment:
         baselines: those that only these data have, beside the ones of every experiment.
         sweeps_baselines: whether baselines depend on what is swept.
         scores_training: whether scores on the training rows are wanted, too.
+        holds_out_groups: whether models on a plane that are to predict new trajectories hold out some of theirs, to
+            know how long to train on all of them; `prepare` must leave the rows where they are.
         load: the data by name, folder and preset, for each seed.
         prepare: turns the rows of a split into those of a job.
         limits: the values that a setting may take, given training rows.
@@ -78,6 +80,7 @@ class Experiment:
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
     sweeps_baselines: bool = True
     scores_training: bool = False
+    holds_out_groups: bool = False
     load: Callable[[str, Path | None, PresetName], Source] = catalogued
     prepare: Callable[[Dataset, Dataset, Settings, int], tuple[Dataset, Dataset]] = unchanged
     limits: Callable[[Dataset], range] = positive

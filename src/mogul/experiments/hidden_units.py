@@ -18,4 +18,5 @@ HIDDEN_UNITS = Experiment(
     setting="num_hidden",
     points=(4, 8, 12, 16, 20),
     sweeps_baselines=False,
+    holds_out_groups=True,
 )

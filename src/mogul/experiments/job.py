@@ -26,6 +26,7 @@ class Job(Subject):
         options: of `mogul.models.build`.
         linear: whether the model stands on a least-squares plane.
         training: how to train a model; None for a baseline.
+        holds_out_groups: whether some whole groups say how long it trains on all of them.
     """
 
     units: str
@@ -34,6 +35,7 @@ class Job(Subject):
     options: Mapping[str, Any] = field(default_factory=dict)
     linear: bool = False
     training: TrainingConfig | None = None
+    holds_out_groups: bool = False
 
     @property
     def num_draws(self) -> int:
@@ -47,6 +49,7 @@ class Job(Subject):
             "training": None if self.training is None else _without_seed(self.training),
             "options": {name: encode(value, name) for name, value in self.options.items()},
             "mean": ("linear" if self.linear else "paper") if self.kind == "model" else None,
+            "held_out": "groups, then trained on" if self.holds_out_groups else None,
             "units": self.units,
             "noise_floor": self.noise_floor,
             "num_train": self.split.num_train,

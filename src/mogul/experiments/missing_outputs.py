@@ -28,6 +28,7 @@ MISSING_OUTPUTS = Experiment(
     groups={"all": [line("mogp"), line("n-mogp")]},
     setting="num_missing",
     points=(0, 3, 6, 9),
+    holds_out_groups=True,
     prepare=with_gaps,
     limits=_some_left,
 )

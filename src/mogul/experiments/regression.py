@@ -41,4 +41,5 @@ REGRESSION = Experiment(
         "noises": _NOISES,
     },
     fast_groups=("noises",),
+    holds_out_groups=True,
 )

@@ -133,11 +133,16 @@ class Request:
                     options=self._options(line, settings, example.num_outputs),
                     linear=line.linear,
                     training=self._training(line, split, settings, chosen.seed),
+                    holds_out_groups=chosen.by_trajectory and self._holds_out_groups(line),
                 )
 
     def _options(self, line: Line, settings: Settings, num_outputs: int) -> dict[str, Any]:
         options = self.experiment.build_options(line, settings, num_outputs)
         return capped(options, line.model, self.preset, self.inducing)
+
+    def _holds_out_groups(self, line: Line) -> bool:
+        """The paper's protocol, and the paper's models, train on all there is."""
+        return self.preset == "fast" and line.linear and self.experiment.holds_out_groups
 
     def _training(self, line: Line, split: Split, settings: Settings, seed: int) -> TrainingConfig:
         num_train = settings.get("num_train", split.num_train)

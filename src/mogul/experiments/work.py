@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from threadpoolctl import threadpool_limits
 
+from mogul.arrays import IntArray
 from mogul.data import Dataset, Scaling
 from mogul.data.grouped import GroupedData
 from mogul.errors import MogulError, MogulWarning
@@ -23,6 +25,7 @@ from mogul.experiments.subject import Subject
 from mogul.inputs import Latent
 from mogul.metrics import Part
 from mogul.training import Fitted, History, fit
+from mogul.training.held_out import HELD_OUT_SHARE, rows_of_some_groups
 from mogul.training.task import MeanChoice
 
 MAX_LATENT_ROWS = 500
@@ -65,7 +68,7 @@ def _run(job: Job, grouped: GroupedData) -> dict[str, Any]:
     train, test = declared.prepare(*grouped.divide(job.split), job.settings, job.seed)
     if job.training is None:
         return _run_baseline(declared, job, train, test)
-    return _run_model(declared, job, train, test)
+    return _run_model(declared, job, train, test, _held_out(job, grouped))
 
 
 def _run_baseline(declared: Experiment, job: Job, train: Dataset, test: Dataset) -> dict[str, Any]:
@@ -73,9 +76,11 @@ def _run_baseline(declared: Experiment, job: Job, train: Dataset, test: Dataset)
     return asdict(measure(_in_units(job, train, iter([(prediction, test.y)])), test.output_names))
 
 
-def _run_model(declared: Experiment, job: Job, train: Dataset, test: Dataset) -> dict[str, Any]:
+def _run_model(
+    declared: Experiment, job: Job, train: Dataset, test: Dataset, held_out: Int[IntArray, "W"] | None
+) -> dict[str, Any]:
     mean: MeanChoice = "linear" if job.linear else "paper"
-    fitted = fit(train, job.model, job.training, mean=mean, **job.options)
+    fitted = fit(train, job.model, job.training, mean=mean, held_out=held_out, retrain=True, **job.options)
     if fitted.history.interrupted:
         raise KeyboardInterrupt  # what was learnt by then is no result
     measured = asdict(measure(_in_units(job, train, fitted.predict_parts(test, job.num_draws)), test.output_names))
@@ -83,6 +88,14 @@ def _run_model(declared: Experiment, job: Job, train: Dataset, test: Dataset) ->
         known = measure(_in_units(job, train, fitted.predict_parts(train, job.num_draws)), train.output_names).metrics
         measured["metrics"] |= {f"train_{name}": known[name] for name in ("ll", "mrmse")}
     return measured | {"curve": _curve(fitted.history), "latent": _latent(fitted)}
+
+
+def _held_out(job: Job, grouped: GroupedData) -> Int[IntArray, "W"] | None:
+    """Places among the training rows of those that say how long to train, where some do."""
+    if not job.holds_out_groups:
+        return None
+    known, _ = job.split.rows(grouped.groups)
+    return rows_of_some_groups(grouped.groups[known], HELD_OUT_SHARE, job.seed)
 
 
 def _in_units(job: Job, train: Dataset, parts: Iterator[Part]) -> Iterator[Part]:

@@ -22,6 +22,7 @@ _HEADINGS = {
     "train_ll": "training LL",
 }
 _PAPER_HEADINGS = ["the paper's LL", "the paper's MRMSE", "LL above it, in its sd"]
+_HELD_OUT = "A fifth of the training trajectories said how long models on a plane should train, on all of them."
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,10 @@ def _note(records: Sequence[Record]) -> str:
     entry = CATALOGUE.get(records[0].dataset)
     failed = [result_line(record) for record in records if record.error is not None]
     stand_in = [f"{entry.name} is {entry.is_not}."] if entry is not None and entry.stands_in_for else []
+    watching = [record for record in records if record.config.get("held_out")]
+    held_out = [_HELD_OUT] if watching else []
     floors = describe_floors((record.label, record.config["noise_floor"]) for record in records)
-    return " ".join([floors, *stand_in, *failed])
+    return " ".join([floors, *held_out, *stand_in, *failed])
 
 
 def _cells(records: Sequence[Record], scores: Sequence[str]) -> list[str]:
