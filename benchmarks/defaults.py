@@ -34,10 +34,11 @@ rows. LL is the log density of a held-out row in standardised units, over all ou
 root mean squared error over the spread, mean over outputs. Rows that follow each other in time are easier to predict
 from their neighbours than from other days: by trajectory see [performance](performance.md).
 
-Up to 2,500 training rows, and where `groups` are given, the default is `mogp`, else `n-sbgprn`; both with noise that Gaussian processes describe
-(least standard deviation 1e-4 of an output's scale) on top of a least-squares plane. Of HalfCheetah's 110,000 rows
-25,000 were drawn. Seconds are those of a fit by one thread on a machine with other work to do. Where the truth is a
-plane (4 → 3, Normal noise) the default is behind least squares by 0.002 nat with 200 rows, by 0.013 with 600: a tie.
+Up to 2,500 training rows, and where `groups` are given, the default is `mogp`, else `n-sbgprn`; both with noise that
+Gaussian processes describe (least standard deviation 1e-4 of an output's scale) on top of a least-squares plane. Of
+HalfCheetah's 110,000 rows 25,000 were drawn. Seconds are those of a fit by one thread on a machine with other work to
+do. Where the truth is a plane (4 → 3, Normal noise) the default is behind least squares by 0.002 nat with 200 rows, by
+0.013 with 600: a tie.
 """
 
 # Test LL on up to 2,000 other rows; one or two random draws of the training rows, seeds 0 and 1. Not part of a run.
@@ -63,18 +64,18 @@ with constant noise, and intervals too narrow. Hold out whole motions (`groups=`
 
 ## New groups
 
-With `groups`, a fifth of them say how long to train, and then all are trained on. Two of the eight training trajectories
-of each robot were left out to score on; GP noise, 200 inducing points, one run each, LL / MRMSE:
+With `groups`, a fifth of them say how long to train, and then all are trained on. Two of each robot's eight training
+trajectories were left out to score on; GP noise, 200 inducing points, one run each, LL / MRMSE:
 
-| scored on | `mogp`: trained without the fifth that was watched | then on all, for as long: the default | on all, to the end | `n-sbgprn`, on all |
+| scored on | `mogp` without those that were watched | then all, for as long | all, to the end | `n-sbgprn`, all |
 |---|---|---|---|---|
 | Kuka, 5 and 6 | 36.3 / 0.118 | 55.1 / 0.110 | 55.3 / 0.110 | 52.1 / 0.109 |
 | Kuka, 7 and 8 | | | 42.8 / 0.245 | 39.7 / 0.253 |
 | F-Baxter, 7 and 8 | 49.2 / 0.038 | 49.9 / 0.037 | 49.7 / 0.039 | 49.9 / 0.037 |
 | F-Baxter, 3 and 4 | 21.2 / 0.161 | 46.6 / 0.057 | 44.0 / 0.072 | 45.5 / 0.062 |
 
-A trajectory less to learn from costs more than stopping in time saves; to stop in time and to learn from all has the
-good of both. Hidden units and a net that mixes are led astray by new motions where a linear mixing is not. The last
+A trajectory less to learn from costs more than stopping in time saves; to stop in time and to learn from all, the
+default, has the good of both. Hidden units and a net that mixes are led astray by new motions where a linear mixing is not. The last
 column had 12 epochs, the two before it up to 25; of Kuka's trajectories 7 and 8 both had 12.
 """
 
