@@ -75,8 +75,8 @@ trajectories were left out to score on; GP noise, 200 inducing points, one run e
 | F-Baxter, 3 and 4 | 21.2 / 0.161 | 46.6 / 0.057 | 44.0 / 0.072 | 45.5 / 0.062 |
 
 A trajectory less to learn from costs more than stopping in time saves; to stop in time and to learn from all, the
-default, has the good of both. Hidden units and a net that mixes are led astray by new motions where a linear mixing is not. The last
-column had 12 epochs, the two before it up to 25; of Kuka's trajectories 7 and 8 both had 12.
+default, has the good of both. Hidden units and a net that mixes are led astray by new motions where a linear mixing
+is not. The last column had 12 epochs, the two before it up to 25; of Kuka's trajectories 7 and 8 both had 12.
 """
 
 
