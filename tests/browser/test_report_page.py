@@ -90,7 +90,8 @@ def test_every_figure_is_drawn_without_a_complaint(opened):
         figure.scroll_into_view_if_needed()
         figure.locator("xpath=self::*[@data-drawn]").wait_for()
         assert figure.locator(".main-svg").count() or figure.locator(".note").count()
-    assert page.locator("figure[data-figure=latent] .main-svg").count()
+    assert page.locator("figure[data-figure=latent] .colorbar").count() == 1  # coloured by outputs of the same rows
+    assert page.locator("figure[data-figure=latent] .note").count() == 0
     assert page.locator("figure[data-figure=sweep] .main-svg").count()
 
 
@@ -159,6 +160,8 @@ def test_another_model_and_output_can_be_chosen(opened):
     board.locator("figure[data-figure=predictions] .main-svg").first.wait_for()
     board.locator("select[data-choice=job]").select_option(label="least squares")
     assert "least-squares" in board.locator("[data-command]").inner_text()
+    board.locator("figure[data-figure=curves]").scroll_into_view_if_needed()
+    board.locator("figure[data-figure=curves] .note", has_text="No learning curve is kept of baselines.").wait_for()
     board.locator("select[data-choice=output]").select_option(label="next_qd7")
     board.locator("figure[data-figure=predictions] .xtitle", has_text="true next_qd7").wait_for()
 
