@@ -9,7 +9,10 @@ import numpy as np
 
 JOINTS = [f"next_{kind}{joint}" for kind in ("q", "qd") for joint in range(1, 8)]
 CHEETAH = [f"{part}_velocity_change" for part in ("root_x", "root_z", "root_angle", "back_thigh", "back_shin")]
+ROWS = {"num_train": 15068, "num_test": 5000}
 LEVELS = [round(0.05 * place, 2) for place in range(1, 20)]
+
+NUM_TESTED, NUM_MAPPED = 150, 500  # rows that are kept: of the test rows, and of the training rows of a latent map
 
 # label, kind, model, LL, MRMSE, seconds
 KUKA: list[tuple[str, str, str, float, float, float]] = [
@@ -41,7 +44,7 @@ def record(
         "format": 1,
         "experiment": "regression",
         "dataset": "kuka",
-        "split": {"dataset": "kuka", "kind": "random", "seed": 0},
+        "split": {"dataset": "kuka", "kind": "random", "seed": 0, **ROWS},
         "split_label": "random 0",
         "label": label,
         "kind": kind,
@@ -65,7 +68,7 @@ def record(
         "curve": _curve(ll, seconds, rng) if kind == "model" else [],
         "latent": None,
         "command": f"mogul reproduce regression --datasets kuka --models {model} --splits 1 --seeds 1 --preset fast",
-        "config": {"epochs": 30, "noise_floor": "none"},
+        "config": {"units": "standardised", "noise_floor": "none"},
         "versions": {"mogul": "0.1.0", "torch": "2.13.0"},
         "commit": "0123456789abcdef0123",
         "seconds": seconds,
@@ -94,26 +97,24 @@ def write_jobs(out: Path, jobs: list[dict[str, Any]]) -> None:
         (out / "jobs" / f"{number:04d}.json").write_text(json.dumps(job), encoding="utf-8")
 
 
-def write_summary(
-    out: Path, dataset: str, paper: dict[str, tuple[float, float]], split: str = "random", column: str = "split"
-) -> None:
+def write_summary(out: Path, dataset: str, paper: dict[str, tuple[float, float]], split: str = "random") -> None:
     """The paper's LL for these labels."""
-    columns = ["experiment", "dataset", column, "label", "metric", "mean", "sd", "paper_mean", "paper_sd", "rank"]
+    columns = ["experiment", "dataset", "split", "label", "metric", "mean", "sd", "paper_mean", "paper_sd", "rank"]
     with (out / "summary.csv").open("w", encoding="utf-8", newline="") as file:
         rows = csv.DictWriter(file, columns, restval="")
         rows.writeheader()
         for label, (mean, sd) in paper.items():
-            known = {"experiment": "regression", "dataset": dataset, column: split, "label": label}
+            known = {"experiment": "regression", "dataset": dataset, "split": split, "label": label}
             rows.writerow(known | {"metric": "ll", "mean": mean, "paper_mean": mean, "paper_sd": sd})
 
 
 def _kuka(rng: np.random.Generator) -> list[dict[str, Any]]:
     random = [
-        record(*line, rng, split_label=f"random {seed}", seed=seed, split={"kind": "random", "seed": seed})
+        record(*line, rng, split_label=f"random {seed}", seed=seed, split={"kind": "random", "seed": seed, **ROWS})
         for line in KUKA
         for seed in range(3)
     ]
-    groups = {"split": {"kind": "groups", "test_groups": [9, 10]}, "split_label": "by trajectory"}
+    groups = {"split": {"kind": "groups", "test_groups": [9, 10], **ROWS}, "split_label": "by trajectory"}
     return random + [
         record(label, kind, model, 0.91 * ll, 1.3 * mrmse, seconds, rng, **groups)
         for label, kind, model, ll, mrmse, seconds in KUKA
@@ -127,7 +128,8 @@ def _cheetah(rng: np.random.Generator) -> list[dict[str, Any]]:
         ("N-MOGP + linear", "model", "n-mogp", -1.5, 0.34, 141.0),
         ("least squares", "baseline", "least-squares", -7.9, 0.66, 0.3),
     ]
-    return [record(*line, rng, dataset="halfcheetah", names=CHEETAH) for line in lines]
+    split = {"kind": "random", "seed": 0, "num_train": 6000, "num_test": 600}
+    return [record(*line, rng, dataset="halfcheetah", names=CHEETAH, split=split) for line in lines]
 
 
 def _unsupervised(rng: np.random.Generator) -> list[dict[str, Any]]:
@@ -135,10 +137,14 @@ def _unsupervised(rng: np.random.Generator) -> list[dict[str, Any]]:
     found = []
     for label, model, ll, mrmse in lines:
         job = record(label, "model", model, ll, mrmse, 60, rng, experiment="unsupervised")
-        angle = rng.uniform(0, 2 * np.pi, 150)
-        mean = np.stack([np.cos(angle), np.sin(angle), 0.1 * angle, rng.normal(0, 0.1, 150)], axis=1)
-        job["predictions"]["true"] = np.tile(angle[:, None], (1, len(JOINTS))).tolist()
-        job["latent"] = {"mean": mean.tolist(), "scale": np.full_like(mean, 0.05).tolist()}
+        angle = np.random.default_rng(1).uniform(0, 2 * np.pi, NUM_MAPPED)  # of the same rows in every model
+        mean = np.stack([np.cos(angle), np.sin(angle), 0.1 * angle, rng.normal(0, 0.1, NUM_MAPPED)], axis=1)
+        outputs = np.tile(angle[:, None], (1, len(JOINTS)))
+        job["latent"] = {
+            "mean": mean.tolist(),
+            "scale": np.full_like(mean, 0.05).tolist(),
+            "outputs": outputs.tolist(),
+        }
         found.append(job)
     return found
 
@@ -160,7 +166,7 @@ def _sweeps(rng: np.random.Generator) -> list[dict[str, Any]]:
     for label, level in (("MOGP", 1.4), ("N-MOGP", 3.1)):
         for rows in (250, 500, 1000, 2000):
             small = record(label, "model", label.lower(), level * np.log(rows / 100), 0.4, 9, rng)
-            small |= {"experiment": "small-data", "dataset": "rhythmic-arm", "settings": {"num_data": rows}}
+            small |= {"experiment": "small-data", "dataset": "rhythmic-arm", "settings": {"num_train": rows}}
             small["metrics"] |= {"train_ll": small["metrics"]["ll"] + 0.6, "train_mrmse": 0.3}
             jobs.append(small)
         for missing in (0, 3, 7, 10):
@@ -176,7 +182,7 @@ def _calibration(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _predictions(mrmse: float, num_outputs: int, rng: np.random.Generator) -> dict[str, Any]:
-    truth = rng.normal(size=(150, num_outputs))
+    truth = rng.normal(size=(NUM_TESTED, num_outputs))
     std = mrmse * rng.lognormal(0, 0.3, truth.shape)
     return {
         "true": truth.tolist(),

@@ -66,7 +66,7 @@ def test_what_is_small_can_be_published(run, stored: Path, tmp_path: Path) -> No
     published = {str(path.relative_to(tmp_path / "results/kuka")) for path in (tmp_path / "results").rglob("*.*")}
     assert published == {
         *("results.csv", "summary.csv", "timings.csv", "configurations.jsonl", "tables.md"),
-        "figures/regression-kuka-random.png",
+        "figures/regression-kuka-random-fast.png",
     }
     for name in published:
         assert (tmp_path / "results/kuka" / name).read_bytes() == (stored / name).read_bytes()

@@ -116,9 +116,15 @@ def test_trajectories_say_how_long_to_train_on_all_of_them() -> None:
 def test_latent_inputs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = partial(InferenceConfig, steps=2)
     monkeypatch.setattr(sys.modules["mogul.training.task"], "InferenceConfig", quick)
-    record = run(*job_of("unsupervised", "MOGP-LVM"))
+    job, grouped = job_of("unsupervised", "MOGP-LVM")
+    record = run(job, grouped)
     assert np.shape(record.latent["mean"]) == np.shape(record.latent["scale"]) == (40, 4)
     assert np.min(record.latent["scale"]) > 0
+    train = grouped.split(0)[0]
+    values = np.concatenate([train.x, train.y], axis=1)  # of the rows that are mapped, not of those that are scored
+    np.testing.assert_allclose(
+        record.latent["outputs"], (values - values.mean(0)) / values.std(0), rtol=1e-4, atol=1e-4
+    )
     assert len(record.per_output["names"]) == 7
 
 

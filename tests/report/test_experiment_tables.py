@@ -32,10 +32,26 @@ def only(records: list[Record]) -> ExperimentTable:
 
 
 def test_a_title_says_data_split_preset_and_units(records: list[Record]) -> None:
-    assert only(records).title == "kuka: regression, 2 random splits, preset fast, standardised units"
+    rows = "40 training and 20 test rows"
+    assert only(records).title == f"kuka: regression, random splits, {rows}, preset fast, standardised units"
     alone = only([record("MOGP", 3)])
-    assert alone.title == "kuka: regression, random split, seed 3, preset fast, standardised units"
-    assert "split by trajectory" in only([record("MOGP", None)]).title
+    assert alone.title == f"kuka: regression, random split, seed 3, {rows}, preset fast, standardised units"
+    assert "split by trajectory, 50 training and 10 test rows" in only([record("MOGP", None)]).title
+
+
+def test_each_line_tells_how_many_runs_it_is_of_where_some_have_several(records: list[Record]) -> None:
+    table = only(records)
+    rows = {row[0]: dict(zip(table.headings, row, strict=True)) for some in table.sections.values() for row in some}
+    assert {label: row["runs"] for label, row in rows.items()} == {
+        "least squares": "1",
+        "MOGP + linear": "1",
+        "N-DGP (L′ = L)": "2",
+        "GPRN": "0",
+    }
+    assert "runs" not in only([record("MOGP", 0), record("N-MOGP", 0)]).headings
+    trained_twice = only([replace(record("MOGP", None), seed=seed) for seed in (0, 1)])
+    assert dict(zip(trained_twice.headings, trained_twice.sections["models"][0], strict=True))["runs"] == "2"
+    assert "split by trajectory, 50" in trained_twice.title  # one split
 
 
 def test_every_table_tells_the_noise_floors(records: list[Record]) -> None:
@@ -69,6 +85,7 @@ def test_baselines_come_first_and_the_papers_numbers_last(records: list[Record])
 def test_a_stand_in_says_so_and_has_no_column_of_the_papers() -> None:
     table = only([record("MOGP", 0, dataset="halfcheetah")])
     assert "not the paper's MuJoCo set" in table.note
+    assert "same sizes" not in table.note  # the fast preset has fewer rows
     assert not any("paper" in heading for heading in table.headings)
 
 
@@ -79,6 +96,7 @@ def test_a_sweep_has_a_column_for_what_is_swept_and_training_scores_one_of_their
     assert table.headings[:2] == ["model", "setting"]
     assert [row[1] for row in table.sections["models"]] == ["N = 250", "N = 1000"]
     assert "training LL" in table.headings
+    assert "250 to 1,000 training and 20 test rows" in table.title
 
 
 def test_each_data_set_split_kind_and_preset_has_its_table() -> None:

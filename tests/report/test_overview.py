@@ -67,6 +67,8 @@ def test_of_each_kind_the_best_is_shown_for_what_it_is(records: list[Record], tm
     ]
     assert "sd 0.0001 of an output's scale (N-SBGPRN + linear + GP noise), none (all others)" in text
     assert "[one](results/one/tables.md)" in text
+    assert text.splitlines()[0].endswith("| runs |")
+    assert "one standard deviation over runs" in text
 
 
 def test_runs_are_read_together_but_no_number_twice(records: list[Record], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from mogul.report import page
 from mogul.report.page import plotly_source, write_report
-from sample_results import KUKA, record, write_jobs, write_sample, write_summary
+from sample_results import KUKA, PAPER, record, write_jobs, write_sample, write_summary
 
 
 class Elements(HTMLParser):
@@ -75,7 +75,7 @@ def test_every_experiment_has_a_section_and_every_table_a_board(elements):
     sections = {each["id"] for each in elements.all("section") if "id" in each}
     assert {"regression", "unsupervised", "hidden-units", "small-data", "missing-outputs", "failed"} <= sections
     boards = [each["id"] for each in elements.all("section", **{"class": "board"})]
-    assert boards[:3] == ["regression-kuka-random", "regression-kuka-groups", "regression-halfcheetah-random"]
+    assert boards[:3] == [f"regression-{place}-fast" for place in ("kuka-random", "kuka-groups", "halfcheetah-random")]
     assert len(elements.all("table", **{"class": "leaderboard"})) == len(boards)
     anchors = {each["href"][1:] for each in elements.all("a") if (each.get("href") or "").startswith("#")}
     assert anchors - {"main"} <= sections
@@ -137,13 +137,12 @@ def test_plotly_may_stand_in_a_script_element():
     assert "<!--" not in source
 
 
-@pytest.mark.parametrize("column", ["split", "split_kind"])
-def test_the_papers_figures_are_shown_for_its_own_data_and_split_only(tmp_path, rng, column):
-    write_summary(tmp_path, "kuka", {"MOGP": (15.64, 0.4)}, column=column)
+def test_the_papers_figures_are_shown_for_its_own_data_and_split_only(tmp_path, rng):
+    write_summary(tmp_path, "kuka", {"MOGP": (15.64, 0.4)})
     text = written(tmp_path, kuka(rng))
     assert text.count('data-kind="paper"') == 1
     assert "15.64 ± 0.40" in text
-    write_summary(tmp_path, "kuka", {"MOGP": (15.64, 0.4)}, "by trajectory", column)
+    write_summary(tmp_path, "kuka", {"MOGP": (15.64, 0.4)}, "by trajectory")
     assert "15.64" not in write_report(tmp_path).read_text(encoding="utf-8")
 
 
@@ -221,6 +220,60 @@ def test_the_page_is_replaced_whole(tmp_path, rng):
     before = write_report(tmp_path).read_bytes()
     assert write_report(tmp_path).read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["jobs", "report.html"]
+
+
+def data_of(text: str) -> list[dict]:
+    """What the figures of each table are drawn from."""
+    return [json.loads(data) for data in re.findall(r'class="data">(.*?)</script>', text, flags=re.DOTALL)]
+
+
+def test_presets_are_ranked_apart(tmp_path, rng):
+    """A model that trained 20 times as long says nothing about the others of a fast table."""
+    write_summary(tmp_path, "kuka", PAPER)
+    jobs = [kuka(rng), kuka(rng, 1), kuka(rng, preset="paper")]
+    text = written(tmp_path, *jobs)
+    boards = [each["id"] for each in Elements(text).all("section", **{"class": "board"})]
+    assert boards == ["regression-kuka-random-fast", "regression-kuka-random-paper"]
+    fast, slow = text.split('<section class="board"')[1:]
+    assert "<h3>kuka, random rows, preset fast, " in fast
+    assert "<h3>kuka, random rows, preset paper, " in slow
+    assert (fast.count('data-kind="model"'), slow.count('data-kind="model"')) == (2, 1)
+    assert (fast.count('data-kind="paper"'), slow.count('data-kind="paper"')) == (2, 1)  # of what was run
+
+
+@pytest.mark.parametrize("units", ["standardised", "original"])
+def test_a_title_tells_rows_and_the_units_of_its_own_scores(tmp_path, rng, units):
+    config = {"units": units, "noise_floor": "none"}
+    text = written(tmp_path, kuka(rng, experiment="synthetic", config=config))
+    assert f"<span>15,068 training and 5,000 test rows, {units} units</span></h3>" in text
+    other = "original" if units == "standardised" else "standardised"
+    assert f"{other} units" not in text
+
+
+def test_a_latent_map_is_coloured_by_the_outputs_of_the_same_rows(tmp_path, rng):
+    outputs = [[float(row), -float(row)] for row in range(7)]
+    latent = {"mean": [[row, 0.0] for row in range(7)], "scale": [[0.1, 0.1]] * 7, "outputs": outputs}
+    jobs = [kuka(rng, place, latent=latent) for place in (0, 1)]
+    jobs[1]["predictions"] = jobs[0]["predictions"]
+    (data,) = data_of(written(tmp_path, *jobs))
+    first, second = (job["latent"]["truth"] for job in data["jobs"])
+    assert first == second  # kept once
+    assert data["truths"][first] == [list(column) for column in zip(*outputs, strict=True)]
+    assert len(data["truths"]) == 2
+
+
+def test_a_latent_map_without_outputs_is_not_coloured_by_those_of_test_rows(tmp_path, rng):
+    num_rows = len(kuka(rng)["predictions"]["true"])
+    (data,) = data_of(written(tmp_path, kuka(rng, latent={"mean": [[0.0, 1.0]] * num_rows})))
+    assert data["jobs"][0]["latent"]["truth"] is None
+
+
+def test_captions_say_what_is_drawn(tmp_path, rng):
+    text = written(tmp_path, kuka(rng, latent={"mean": [[0.0, 1.0]] * 3}))
+    assert "bars are ± 1.96 standard deviations" in text
+    assert "latent inputs of training rows" in text
+    for untrue in ("hold 95", "test rows in the latent space", "trained by steps"):
+        assert untrue not in text
 
 
 def test_records_of_many_rows_stay_small(tmp_path, rng):

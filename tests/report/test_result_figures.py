@@ -29,7 +29,7 @@ def sample(tmp_path_factory) -> Path:
 
 
 def test_hidden_units_are_drawn_as_in_the_paper(sample):
-    board = board_of(sample, "hidden-units-kuka-random")
+    board = board_of(sample, "hidden-units-kuka-random-fast")
     figure = sweep_figure(board, swept(board))
     assert [panel.get_ylabel() for panel in figure.axes] == ["test LL", "test MRMSE"]
     assert {panel.get_xlabel() for panel in figure.axes} == {"number of hidden units H"}
@@ -46,7 +46,7 @@ def test_hidden_units_are_drawn_as_in_the_paper(sample):
 
 
 def test_little_data_shows_training_and_test_scores(sample):
-    sweep = swept(board_of(sample, "small-data-rhythmic-arm-random"))
+    sweep = swept(board_of(sample, "small-data-rhythmic-arm-random-fast"))
     assert sweep.panels == ("ll", "train_ll")
     assert sweep.axis == "number of training rows N_data"
     assert {curve.label: curve.dash for curve in sweep.curves} == {"MOGP": "dash", "N-MOGP": "solid"}
@@ -66,14 +66,14 @@ def test_a_point_of_a_sweep_is_the_mean_over_its_runs(tmp_path):
 
 
 def test_a_table_without_settings_is_no_sweep(sample):
-    assert sweep_of(board_of(sample, "regression-kuka-random")) is None
+    assert sweep_of(board_of(sample, "regression-kuka-random-fast")) is None
 
 
 def test_a_table_is_drawn_best_at_the_top(sample):
-    board = board_of(sample, "regression-kuka-random")
+    board = board_of(sample, "regression-kuka-random-fast")
     panel = table_figure(board).axes[0]
     names = [text.get_text() for text in panel.get_yticklabels()]
-    assert names[-1] == "N-SBGPRN + linear (fast)"
+    assert names[-1] == "N-SBGPRN + linear"
     assert names[0] == "mean"
     assert {text.get_text() for text in panel.get_legend().get_texts()} == {"ours", "the paper", "baseline"}
 
@@ -81,7 +81,7 @@ def test_a_table_is_drawn_best_at_the_top(sample):
 def test_a_straggler_does_not_squash_the_rest():
     scores = {"a": 45.0, "b": 44.0, "c": 43.0, "d": -280.0}
     lines = tuple(Line(label, "model", scores={"ll": Spread(ll, None)}) for label, ll in scores.items())
-    board = Board("regression", "kuka", "random", lines)
+    board = Board("regression", "kuka", "random", "fast", lines)
     assert [board.bar(line) for line in lines] == [
         1.0,
         pytest.approx(2 / 3, abs=1e-3),
@@ -102,7 +102,7 @@ def test_every_figure_is_written_twice(tmp_path):
     paths = write_figures(tmp_path)
     assert [path.name for path in paths] == [
         f"{stem}.{kind}"
-        for stem in ("regression-my-data-set-random", "hidden-units-kuka-random")
+        for stem in ("regression-my-data-set-random-fast", "hidden-units-kuka-random-fast")
         for kind in ("png", "svg")
     ]
     assert all(path.stat().st_size > 1000 for path in paths)
@@ -112,13 +112,31 @@ def test_a_folder_without_jobs_has_no_figures(tmp_path):
     assert write_figures(tmp_path) == []
 
 
-def test_a_line_of_another_preset_is_another_line(tmp_path):
+def test_each_preset_has_its_figure(tmp_path):
     rng = np.random.default_rng(0)
-    write_jobs(
-        tmp_path, [record("MOGP", "model", "mogp", 1, 0.1, 1, rng, preset=preset) for preset in ("fast", "paper")]
-    )
+    presets = ("fast", "paper")
+    write_jobs(tmp_path, [record("MOGP", "model", "mogp", 1, 0.1, 1, rng, preset=preset) for preset in presets])
+    found = boards(read_records(tmp_path), [])
+    assert [board.preset for board in found] == list(presets)
+    titles = [table_figure(board).axes[0].get_title(loc="left") for board in found]
+    rows = "15,068 training and 5,000 test rows"
+    assert titles == [f"regression: kuka, random rows, preset {preset}\n{rows}" for preset in presets]
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [({"units": "original"}, ", original units"), ({"units": "standardised"}, ", standardised units"), (None, "")],
+)
+def test_an_axis_tells_the_units_of_its_own_scores(tmp_path, config, words):
+    rng = np.random.default_rng(0)
+    write_jobs(tmp_path, [record("MOGP", "model", "mogp", 1, 0.1, 1, rng, experiment="synthetic", config=config)])
     (board,) = boards(read_records(tmp_path), [])
-    assert sorted(line.preset for line in board.lines) == ["fast", "paper"]
+    assert table_figure(board).axes[0].get_xlabel() == f"test LL per datapoint{words}"
+
+
+def test_a_sweep_of_rows_tells_from_how_few_to_how_many(sample):
+    board = board_of(sample, "small-data-rhythmic-arm-random-fast")
+    assert board.details == "250 to 2,000 training and 5,000 test rows, standardised units"
 
 
 def test_the_bar_and_the_best_leave_out_what_has_no_score():
@@ -126,7 +144,7 @@ def test_the_bar_and_the_best_leave_out_what_has_no_score():
         Line("a", "model", scores={"ll": Spread(10.0, None)}),
         Line("b", "model", scores={"ll": Spread(8.0, None)}),
     ]
-    board = Board("regression", "kuka", "random", (*lines, Line("c", "model")))
+    board = Board("regression", "kuka", "random", "fast", (*lines, Line("c", "model")))
     assert [board.bar(line) for line in board.lines] == [1.0, 0.0, None]
     best = board.best("model")
     assert best is not None

@@ -9,7 +9,7 @@ from jaxtyping import Int
 
 from mogul.arrays import IntArray
 from mogul.data.dataset import Dataset
-from mogul.data.splits import PAPER_SEEDS, Split, group_split, random_split
+from mogul.data.splits import Split, group_split, random_split
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,6 @@ class GroupedData:
     def random_split(self, seed: int) -> Split:
         """Random rows as in the paper: its number of test rows, the rest for training."""
         return random_split(self.name, self.data.num_rows, self.num_test, seed)
-
-    def paper_splits(self) -> list[Split]:
-        """The paper's ten random splits, by seeds of ours: it gives none."""
-        return [self.random_split(seed) for seed in PAPER_SEEDS]
 
     def group_split(self, test_groups: Sequence[int] | None = None) -> Split:
         """Whole groups for testing, the last fifth of them unless named."""

@@ -11,7 +11,6 @@ from jaxtyping import Int
 from mogul.arrays import IntArray
 from mogul.errors import ConfigError, DataError, require_natural
 
-PAPER_SEEDS = tuple(range(10))  # "averaged over ten random train/test splits"
 TEST_SHARE_OF_GROUPS = 0.2
 
 

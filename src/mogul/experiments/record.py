@@ -44,7 +44,7 @@ class Record(Subject):
         calibration: a histogram of P(output ≤ y), and the share of outputs in central intervals by level.
         predictions: truth, mean and standard deviation at a few test rows.
         curve: the training objective by epoch.
-        latent: where some training rows lie, for models with latent inputs.
+        latent: where some training rows lie, for models with latent inputs, and their outputs.
         error: why there is nothing, or None.
     """
 

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from threadpoolctl import threadpool_limits
 
-from mogul.arrays import IntArray
+from mogul.arrays import Array, IntArray
 from mogul.data import Dataset, Scaling
 from mogul.data.grouped import GroupedData
 from mogul.errors import MogulError, MogulWarning
@@ -87,7 +87,7 @@ def _run_model(
     if declared.scores_training:
         known = measure(_in_units(job, train, fitted.predict_parts(train, job.num_draws)), train.output_names).metrics
         measured["metrics"] |= {f"train_{name}": known[name] for name in ("ll", "mrmse")}
-    return measured | {"curve": _curve(fitted.history), "latent": _latent(fitted)}
+    return measured | {"curve": _curve(fitted.history), "latent": _latent(fitted, _outputs_in_units(job, train))}
 
 
 def _held_out(job: Job, grouped: GroupedData) -> Int[IntArray, "W"] | None:
@@ -108,6 +108,11 @@ def _in_units(job: Job, train: Dataset, parts: Iterator[Part]) -> Iterator[Part]
         yield prediction.standardised(units), units.apply(y)
 
 
+def _outputs_in_units(job: Job, train: Dataset) -> Float[Array, "N P"]:
+    """The outputs that are trained on, in the units of the scores."""
+    return train.y if job.units == "original" else Scaling.of(train).outputs.apply(train.y)
+
+
 def _curve(history: History) -> list[dict[str, float | int]]:
     """Epochs of the start that was trained to the end; seconds since it began."""
     passed = 0.0
@@ -119,15 +124,15 @@ def _curve(history: History) -> list[dict[str, float | int]]:
     return curve
 
 
-def _latent(fitted: Fitted) -> dict[str, list[Any]] | None:
-    """Where some of the training rows lie, if inputs are latent."""
+def _latent(fitted: Fitted, outputs: Float[Array, "N P"]) -> dict[str, list[Any]] | None:
+    """Where some of the training rows lie, if inputs are latent, and the outputs of the same rows."""
     inputs = fitted.model.inputs
     if not isinstance(inputs, Latent):
         return None
     q = inputs.marginals()
     rows = evenly_spaced(len(q.mean), MAX_LATENT_ROWS)
     means, scales = (values.detach().double().numpy()[rows] for values in (q.mean, q.var.sqrt()))
-    return {"mean": rounded(means), "scale": rounded(scales)}
+    return {"mean": rounded(means), "scale": rounded(scales), "outputs": rounded(outputs[rows])}
 
 
 @contextmanager

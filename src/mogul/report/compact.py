@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mogul.report.leaderboard import Board, Line
+from mogul.report.leaderboard import Board
 from mogul.report.records import Record, number
 from mogul.report.sweeps import PANELS, Curve, sweep_of
 
@@ -14,9 +14,8 @@ MAX_POINTS, MAX_EPOCHS, MAX_MAPPED = 60, 100, 300
 def figure_data(board: Board) -> dict[str, Any]:
     """The first job of each line, best line first, and the sweep, as plain values for JSON."""
     truths: list[Any] = []  # jobs on the same split share theirs
-    presets = {line.preset for line in board.lines if line.kind == "model"}
     jobs = [
-        _job(record, truths) | {"name": _name(line, with_preset=len(presets) > 1)}
+        _job(record, truths) | {"name": f"{line.label} {line.settings_label}".strip()}
         for line in board.lines
         if (record := line.first) is not None
     ]
@@ -35,12 +34,6 @@ def digits(values: Any, significant: int = 4) -> Any:
     return float(f"{values:.{significant}g}") if is_number else None
 
 
-def _name(line: Line, with_preset: bool) -> str:
-    """What tells a line from the others of its table."""
-    preset = f"({line.preset})" if with_preset and line.preset else ""
-    return " ".join(word for word in (line.label, line.settings_label, preset) if word)
-
-
 def _job(record: Record, truths: list[Any]) -> dict[str, Any]:
     part = record.content.get
     return {
@@ -50,7 +43,7 @@ def _job(record: Record, truths: list[Any]) -> dict[str, Any]:
         "outputs": _outputs(part("per_output")),
         "calibration": _calibration(part("calibration")),
         "predictions": _predictions(part("predictions"), truths),
-        "latent": _latent(part("latent"), part("predictions")),
+        "latent": _latent(part("latent"), truths),
     }
 
 
@@ -80,26 +73,30 @@ def _predictions(found: Mapping[str, Any] | None, truths: list[Any]) -> dict[str
     if not found or not found.get("true"):
         return None
     truth, mean, std = (_columns(thin(found[word], MAX_POINTS)) for word in ("true", "mean", "std"))
-    rounded = digits(truth)
-    if rounded not in truths:
-        truths.append(rounded)
     errors = [[_difference(*pair) for pair in zip(*columns, strict=True)] for columns in zip(mean, truth, strict=True)]
-    return {"truth": truths.index(rounded), "error": digits(errors, 3), "std": digits(std, 3)}
+    return {"truth": _place_among(truths, digits(truth)), "error": digits(errors, 3), "std": digits(std, 3)}
 
 
-def _latent(found: Mapping[str, Any] | None, predictions: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The two latent inputs that spread most, and outputs to colour them by where the rows are the same."""
+def _place_among(truths: list[Any], truth: Any) -> int:
+    """Where these true outputs are, put there where they were not yet."""
+    if truth not in truths:
+        truths.append(truth)
+    return truths.index(truth)
+
+
+def _latent(found: Mapping[str, Any] | None, truths: list[Any]) -> dict[str, Any] | None:
+    """The two latent inputs that spread most, and the place of the rows' outputs, to colour them by, if known."""
     if not found or not found.get("mean") or len(found["mean"][0]) < 1:
         return None
     columns = _columns(found["mean"])
     order = sorted(sorted(range(len(columns)), key=lambda place: -_variance(columns[place]))[:2])
     scales = _columns(found["scale"]) if found.get("scale") else None
-    same = bool(predictions) and len((predictions or {})["true"]) == len(found["mean"])
+    outputs = found.get("outputs")  # of the same rows; older records have none
     return {
         "places": order,
         "mean": [digits(thin(columns[place], MAX_MAPPED)) for place in order],
         "scale": None if scales is None else [digits(thin(scales[place], MAX_MAPPED)) for place in order],
-        "colours": digits(_columns(thin((predictions or {})["true"], MAX_MAPPED))) if same else None,
+        "truth": _place_among(truths, digits(_columns(thin(outputs, MAX_MAPPED)))) if outputs else None,
     }
 
 

@@ -11,6 +11,7 @@ from mogul.experiments.registry import EXPERIMENTS
 from mogul.report.leaderboard import describe_settings
 from mogul.report.noise_floors import describe_floors
 from mogul.report.results import in_order
+from mogul.report.row_counts import describe_rows
 from mogul.report.summary import split_kind
 
 _DIGITS = {"ll": 2, "mrmse": 3, "crps": 4, "coverage_80": 2, "train_ll": 2}
@@ -59,26 +60,32 @@ def _table_of(records: Sequence[Record]) -> ExperimentTable:
         rows.setdefault((record.label, record.setting), []).append(record)
     scores = [name for name in _HEADINGS if any(name in record.metrics for record in records)]
     swept, with_paper = any(record.settings for record in records), any(_theirs(record)[0] for record in records)
+    repeated = any(len(some) > 1 for some in rows.values())
     sections: dict[str, list[list[str]]] = {}
     for some in rows.values():
         section = "baselines" if some[0].kind == "baseline" else "models"
         setting = describe_settings(some[0].settings)
         cells = [some[0].label, *([setting] if swept else []), *_cells(some, scores)]
+        cells += [str(sum(record.error is None for record in some))] * repeated
         sections.setdefault(section, []).append(cells + (_paper_cells(some) if with_paper else []))
     headings = ["model", *(["setting"] if swept else []), *(_HEADINGS[name] for name in scores), "seconds"]
-    return ExperimentTable(_title(records), headings + _PAPER_HEADINGS * with_paper, sections, _note(records))
+    headings += ["runs"] * repeated + _PAPER_HEADINGS * with_paper
+    return ExperimentTable(_title(records), headings, sections, _note(records))
 
 
 def _title(records: Sequence[Record]) -> str:
-    """Data, splits, preset, units: what a number means nothing without."""
+    """Data, splits, rows, preset, units: what a number means nothing without; a column tells how many runs."""
     first = records[0]
     declared = EXPERIMENTS[first.experiment]
     seeds = sorted({record.seed for record in records})
-    splits = f"split by trajectory{f', {len(seeds)} seeds' if len(seeds) > 1 else ''}"
+    splits = "split by trajectory"
     if split_kind(first) == "random":
-        splits = f"random split, seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} random splits"
+        splits = f"random split, seed {seeds[0]}" if len(seeds) == 1 else "random splits"
+    rows = describe_rows(
+        (record.settings.get("num_train", record.split.num_train), record.split.num_test) for record in records
+    )
     units = f"{first.config['units']} units"
-    return f"{first.dataset}: {declared.title}, {splits}, preset {first.preset}, {units}"
+    return f"{first.dataset}: {declared.title}, {splits}, {rows}, preset {first.preset}, {units}"
 
 
 def _note(records: Sequence[Record]) -> str:
@@ -92,7 +99,7 @@ def _note(records: Sequence[Record]) -> str:
 
 
 def _cells(records: Sequence[Record], scores: Sequence[str]) -> list[str]:
-    """Means over splits; spreads where there are several."""
+    """Means over runs; spreads where there are several."""
     done = [record for record in records if record.error is None]
     if not done:
         return ["failed", *[""] * len(scores)]

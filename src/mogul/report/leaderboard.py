@@ -1,13 +1,14 @@
-"""Jobs gathered into tables: one for each experiment, data set and kind of split, one line for each label."""
+"""Jobs gathered into tables: one for each experiment, data set, kind of split and preset, a line for each label."""
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mogul.data.catalogue import CATALOGUE
 from mogul.report.noise_floors import describe_floors
 from mogul.report.records import PaperFigure, Record, is_papers_own
+from mogul.report.row_counts import describe_rows
 
 # By experiment, in the paper's order: its title and what it asks.
 SECTIONS = {
@@ -35,7 +36,7 @@ SECTIONS = {
     ),
 }
 # What a table calls the settings of sweeps.
-SIGNS = {"num_hidden": "H", "num_train": "N", "num_data": "N", "num_missing": "missing"}
+SIGNS = {"num_hidden": "H", "num_train": "N", "num_missing": "missing"}
 SPLITS = {"random": "random rows", "groups": "by trajectory"}
 
 
@@ -59,7 +60,7 @@ class Metric:
 
 
 METRICS = (
-    Metric("ll", "LL", 2, True, "test log likelihood per datapoint, standardised units; higher is better", True),
+    Metric("ll", "LL", 2, True, "test log likelihood per datapoint; higher is better", True),
     Metric("mrmse", "MRMSE", 3, False, "root mean squared error, mean over outputs; lower is better", True),
     Metric("crps", "CRPS", 4, False, "continuous ranked probability score; lower is better"),
     Metric("coverage_50", "50 %", 2, None, "share of test values in the central 50 % band; 0.50 is right"),
@@ -75,7 +76,6 @@ class Line:
 
     label: str
     kind: str  # model, baseline, paper
-    preset: str = ""
     settings: tuple[tuple[str, Any], ...] = ()
     scores: dict[str, Spread] = field(default_factory=dict)
     jobs: tuple[Record, ...] = ()
@@ -98,22 +98,47 @@ class Line:
 
 @dataclass(frozen=True)
 class Board:
-    """The lines of one experiment on one data set with one kind of split, best first."""
+    """The lines of one experiment on one data set with one kind of split and one preset, best first."""
 
     experiment: str
     dataset: str
     split_kind: str
+    preset: str
     lines: tuple[Line, ...]
 
     @property
     def key(self) -> str:
         """A name that serves as an anchor."""
-        return f"{self.experiment}-{self.dataset}-{self.split_kind}"
+        return "-".join(word for word in (self.experiment, self.dataset, self.split_kind, self.preset) if word)
+
+    @property
+    def name(self) -> str:
+        """The data, the split and the preset: what tells it from the others of its experiment."""
+        preset = f"preset {self.preset}" if self.preset else ""
+        return _listed(self.dataset, SPLITS.get(self.split_kind, self.split_kind), preset)
+
+    @property
+    def rows(self) -> str:
+        """How many rows its jobs were trained and tested on, in words; nothing where records do not tell."""
+        counts = [count for line in self.lines for job in line.jobs if (count := job.num_rows) is not None]
+        return describe_rows(counts) if counts else ""
+
+    @property
+    def units(self) -> str:
+        """The units of all scores, in words; nothing where records do not tell."""
+        configs = [job.content.get("config") or {} for line in self.lines for job in line.jobs]
+        found = next((str(config["units"]) for config in configs if config.get("units")), "")
+        return f"{found} units" if found else ""
+
+    @property
+    def details(self) -> str:
+        """What a number of it means nothing without: the rows and the units."""
+        return _listed(self.rows, self.units)
 
     @property
     def title(self) -> str:
-        """The data and the split."""
-        return f"{self.dataset}, {SPLITS.get(self.split_kind, self.split_kind)}"
+        """All that it is about."""
+        return _listed(self.name, self.details)
 
     @property
     def about(self) -> str:
@@ -197,25 +222,26 @@ def describe_settings(settings: Mapping[str, Any]) -> str:
 
 def boards(records: Sequence[Record], paper: Sequence[PaperFigure]) -> list[Board]:
     """All tables, in the paper's order of experiments; failed jobs are lines without scores."""
-    groups: dict[tuple[str, str, str], list[Record]] = {}
+    groups: dict[tuple[str, str, str, str], list[Record]] = {}
     for record in records:
         if record.experiment:
-            groups.setdefault((record.experiment, record.dataset, record.split_kind), []).append(record)
+            key = record.experiment, record.dataset, record.split_kind, record.preset
+            groups.setdefault(key, []).append(record)
     found = []
     for key in sorted(groups, key=_place):
-        experiment, dataset, split_kind = key
+        experiment, dataset, split_kind, _ = key
         lines = _lines(groups[key])
         if split_kind == "random":
-            lines += _paper_lines(paper, experiment, dataset)
-        found.append(Board(experiment, dataset, split_kind, tuple(sorted(lines, key=_goodness, reverse=True))))
+            lines += _paper_lines(paper, experiment, dataset, {line.label for line in lines})
+        found.append(Board(*key, tuple(sorted(lines, key=_goodness, reverse=True))))
     return found
 
 
 def _lines(records: Iterable[Record]) -> list[Line]:
-    """One line for each label, preset and setting of a sweep."""
-    groups: dict[tuple[str, str, str, str], list[Record]] = {}
+    """One line for each label and setting of a sweep."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
-        key = record.label, record.kind, record.preset, repr(sorted(record.settings.items()))
+        key = record.label, record.kind, repr(sorted(record.settings.items()))
         groups.setdefault(key, []).append(record)
     return [_line(jobs) for jobs in groups.values()]
 
@@ -229,27 +255,32 @@ def _line(jobs: list[Record]) -> Line:
             scores[metric] = Spread(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None)
     first = jobs[0]
     settings = tuple(sorted(first.settings.items()))
-    return Line(first.label, first.kind, first.preset, settings, scores, tuple(jobs))
+    return Line(first.label, first.kind, settings, scores, tuple(jobs))
 
 
 def _value(job: Record, metric: str) -> float | None:
     return job.seconds if metric == "seconds" else job.metrics.get(metric)
 
 
-def _paper_lines(paper: Sequence[PaperFigure], experiment: str, dataset: str) -> list[Line]:
+def _paper_lines(paper: Sequence[PaperFigure], experiment: str, dataset: str, labels: Collection[str]) -> list[Line]:
+    """The paper's scores of those models that were run."""
     scores: dict[str, dict[str, Spread]] = {}
     for figure in paper:
-        if (figure.experiment, figure.dataset) == (experiment, dataset):
+        if (figure.experiment, figure.dataset) == (experiment, dataset) and figure.label in labels:
             scores.setdefault(figure.label, {})[figure.metric] = Spread(figure.mean, figure.sd)
     return [Line(label, "paper", scores=each) for label, each in scores.items()]
 
 
-def _place(key: tuple[str, str, str]) -> tuple[int, str, bool, str, bool]:
+def _place(key: tuple[str, str, str, str]) -> tuple[int, str, bool, str, bool, str]:
     """The paper's order of experiments, the paper's own data before others, random rows before trajectories."""
-    experiment, dataset, split_kind = key
+    experiment, dataset, split_kind, preset = key
     names = list(SECTIONS)
     number = names.index(experiment) if experiment in names else len(names)
-    return number, experiment, not is_papers_own(experiment, dataset), dataset, split_kind != "random"
+    return number, experiment, not is_papers_own(experiment, dataset), dataset, split_kind != "random", preset
+
+
+def _listed(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
 
 
 def _sentence(text: str) -> str:

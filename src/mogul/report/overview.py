@@ -16,7 +16,7 @@ from mogul.report.markdown import markdown_line
 from mogul.report.noise_floors import describe_floors
 
 BEGIN, END = "<!-- results: written by results/table.py -->", "<!-- end of results -->"
-_HEADINGS = ["data, split, preset", "what it is", "line", "test LL", "MRMSE", "the paper's LL", "splits"]
+_HEADINGS = ["data, split, preset", "what it is", "line", "test LL", "MRMSE", "the paper's LL", "runs"]
 _OURS = ("ours, the paper's model", "ours, + linear", "ours, other noise", "ours")
 _BASELINE, _PAPERS_BEST = "baseline", "the paper's best, as printed"
 _ALWAYS_SHOWN = "least squares"
@@ -43,7 +43,7 @@ def overview(frame: pd.DataFrame, link: str) -> str:
     runs = ", ".join(f"[{run}]({link}/{run}/tables.md)" for run in sorted(frame.run.unique()))
     note = (
         "“Ours” and “baseline” are runs of `mogul reproduce`: of each kind the line with the highest test LL, and "
-        f"least squares; ± is one standard deviation over splits. {floors} The paper's numbers are printed in its "
+        f"least squares; ± is one standard deviation over runs. {floors} The paper's numbers are printed in its "
         f"tables, for the same data split in the same way. Every line, with sweeps and times: {runs}."
     )
     return "\n".join([*lines, "", note])
@@ -67,11 +67,11 @@ class _Row:
     ll: str = ""
     mrmse: str = ""
     theirs: Published | None = None
-    splits: str = ""
+    runs: str = ""
     noise_floor: str = ""
 
     def cells(self) -> list[str]:
-        return [self.what, self.line, self.ll, self.mrmse, print_published(self.theirs, 2), self.splits]
+        return [self.what, self.line, self.ll, self.mrmse, print_published(self.theirs, 2), self.runs]
 
 
 def _blocks(frame: pd.DataFrame) -> list[tuple[Block, pd.DataFrame]]:

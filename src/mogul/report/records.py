@@ -41,6 +41,13 @@ class Record:
         """Whether there are no scores to show."""
         return self.error is not None or not self.metrics
 
+    @property
+    def num_rows(self) -> tuple[int, int] | None:
+        """How many rows it was trained and tested on; None where the record does not tell."""
+        split = self.content.get("split") or {}
+        train, test = number(self.settings.get("num_train", split.get("num_train"))), number(split.get("num_test"))
+        return None if train is None or test is None else (int(train), int(test))
+
 
 @dataclass(frozen=True)
 class PaperFigure:
@@ -69,8 +76,7 @@ def read_paper(out: Path) -> list[PaperFigure]:
     found = []
     for row in rows:
         mean = number(row.get("paper_mean"))
-        is_random = (row.get("split_kind") or row.get("split")) == "random"
-        if mean is None or not is_random or not is_papers_own(row["experiment"], row["dataset"]):
+        if mean is None or row["split"] != "random" or not is_papers_own(row["experiment"], row["dataset"]):
             continue
         metric = row["metric"].lower()
         found.append(

@@ -30,7 +30,8 @@ def sweep_figure(board: Board, sweep: Sweep) -> Figure:
         panel.set_ylabel(PANELS[metric])
     panels[0].legend(fontsize="small", frameon=False)
     figure.suptitle(
-        _plain(f"{SECTIONS.get(board.experiment, (board.experiment, ''))[0]}: {board.title}"), fontsize="medium"
+        _plain(f"{SECTIONS.get(board.experiment, (board.experiment, ''))[0]}: {board.name}\n{board.details}"),
+        fontsize="medium",
     )
     return figure
 
@@ -50,9 +51,9 @@ def table_figure(board: Board) -> Figure:
                 [score.mean for score in scores], places, xerr=spreads, fmt=marker, color=colour, mfc=hollow, label=word
             )
     _point_to_stragglers(panel, lines, board.low_end)
-    panel.set_yticks(range(len(lines)), [_name(line) for line in lines])
-    panel.set_xlabel("test LL per datapoint, standardised units")
-    panel.set_title(_plain(f"{board.experiment}: {board.title}"), loc="left", fontsize="medium")
+    panel.set_yticks(range(len(lines)), [_plain(line.label) for line in lines])
+    panel.set_xlabel("test LL per datapoint" + (f", {board.units}" if board.units else ""))
+    panel.set_title(_plain(f"{board.experiment}: {board.name}\n{board.rows}".strip()), loc="left", fontsize="medium")
     panel.grid(axis="x", alpha=0.3)
     panel.legend(fontsize="small", frameon=False)
     return figure
@@ -82,10 +83,6 @@ def _draw(panel: Axes, curve: Curve, metric: str, colour: str) -> None:
     panel.errorbar(
         at, means, yerr=spreads, linestyle=style, color=colour, marker="o", ms=4, capsize=2, label=_plain(curve.label)
     )
-
-
-def _name(line: Line) -> str:
-    return _plain(f"{line.label} ({line.preset})" if line.kind == "model" and line.preset else line.label)
 
 
 def _plain(text: str) -> str:

@@ -9,7 +9,6 @@ from mogul.report.records import number
 
 AXES = {
     "num_hidden": "number of hidden units H",
-    "num_data": "number of training rows N_data",
     "num_train": "number of training rows N_data",
     "num_missing": "number of missing outputs per row",
 }
@@ -64,23 +63,22 @@ def sweep_of(board: Board) -> Sweep | None:
     setting = _swept(board.lines)
     if setting is None:
         return None
-    groups: dict[tuple[str, str, str, bool], list[tuple[float, Line]]] = {}
+    groups: dict[tuple[str, str, bool], list[tuple[float, Line]]] = {}
     for line in board.lines:
         if not line.scores or line.kind == "paper" or (line.kind == "baseline" and _model(line) != _BASELINE):
             continue
         at = number(dict(line.settings).get(setting))
-        groups.setdefault((line.label, line.kind, line.preset, at is None), []).append((at or 0.0, line))
-    presets = {preset for _, kind, preset, _ in groups if kind == "model"}
+        groups.setdefault((line.label, line.kind, at is None), []).append((at or 0.0, line))
     curves = [
         Curve(
-            f"{label} ({preset})" if kind == "model" and len(presets) > 1 else label,
+            label,
             kind,
             _DASHES.get(_model(points[0][1]), "solid"),
             kind == "baseline" or (_model(points[0][1]) in _DASHES and label.lower() == _model(points[0][1])),
             is_level,
             tuple(sorted(points, key=lambda point: point[0])),
         )
-        for (label, kind, preset, is_level), points in sorted(groups.items())
+        for (label, kind, is_level), points in sorted(groups.items())
     ]
     panels = ("ll", "train_ll") if board.experiment == "small-data" else ("ll", "mrmse")
     known = tuple(panel for panel in panels if any(curve.values(panel) for curve in curves))

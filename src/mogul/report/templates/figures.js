@@ -127,12 +127,12 @@
       ];
       const name = outputNames(job)[board.chosen.output];
       const layout = { xaxis: { title: { text: `true ${name}` } }, yaxis: { title: { text: flat ? "predicted − true" : "predicted" } } };
-      return { traces, layout, says: `${name} as predicted by ${job.name} against the truth` };
+      return { traces, layout, says: `${name} as predicted by ${job.name}, ± 1.96 standard deviations, against the truth` };
     },
 
     curves(board, c) {
       const lines = compared(board, (job) => job.curve);
-      if (!lines.length) return { missing: "None of these is trained by steps." };
+      if (!lines.length) return { missing: "No learning curve was kept of any of these." };
       const axis = board.chosen.axis;
       const traces = lines.map((each) => ({
         x: each.job.curve[axis], y: each.job.curve.elbo, name: each.job.name, line: line(each, c),
@@ -147,8 +147,9 @@
         xaxis: { title: { text: axis === "epoch" ? "epoch" : "seconds" }, ...(whole ? { dtick: 1 } : {}) },
         yaxis: { title: { text: "ELBO" }, range: [low - 0.05 * (high - low), high + 0.05 * (high - low)] },
       };
-      const own = board.data.jobs[board.chosen.job].curve ? "" : "The model chosen is not trained by steps.";
-      return { traces, layout, note: own, says: "evidence lower bound while training" };
+      const own = board.data.jobs[board.chosen.job];
+      const none = own.kind === "baseline" ? "No learning curve is kept of baselines." : "No learning curve was kept of this model.";
+      return { traces, layout, note: own.curve ? "" : none, says: "evidence lower bound while training" };
     },
 
     pit(board, c) {
@@ -206,7 +207,7 @@
       const job = board.data.jobs[board.chosen.job];
       if (!job.latent) return { missing: "This model has no latent inputs: choose one whose name ends in LVM." };
       const [x, y] = job.latent.mean;
-      const colour = job.latent.colours?.[board.chosen.output];
+      const colour = board.data.truths[job.latent.truth]?.[board.chosen.output];
       const scales = job.latent.scale;
       const traces = [{
         x, y: y ?? x.map(() => 0), mode: "markers", showlegend: false,
@@ -217,7 +218,8 @@
       }];
       const title = (place) => ({ title: { text: `latent input ${(job.latent.places[place] ?? 0) + 1}` } });
       const layout = { xaxis: title(0), yaxis: title(1) };
-      return { traces, layout, says: `map of test rows in the latent space of ${job.name}` };
+      return { traces, layout, note: colour ? "" : "Not coloured: the outputs of these rows were not kept.",
+        says: `map of training rows in the latent space of ${job.name}` };
     },
   };
 
