@@ -86,6 +86,13 @@ def test_a_check_reports_what_was_found(run, eeg: Path) -> None:
         assert part in outcome.out
 
 
+def test_a_checksum_is_whole_in_eighty_columns(run, eeg: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run("check", "eeg", "--data-dir", str(eeg)).out.splitlines()
+    found = "".join(line.split("│")[2].strip() for line in lines if line.startswith("│"))
+    assert hashlib.sha256((eeg / "eeg/eeg.csv").read_bytes()).hexdigest() in found
+
+
 def test_a_changed_file_is_refused_with_both_checksums_and_shapes(run, eeg: Path) -> None:
     (eeg / "eeg/eeg.csv").write_text(",time,a,b\n0,1,2,3\n")
     outcome = run("check", "eeg", "--data-dir", str(eeg), "--json", "eeg.json")

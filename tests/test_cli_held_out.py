@@ -40,9 +40,18 @@ def test_whole_groups_choose_the_noise(run, runs):
     assert json.loads(run("show", "model.mogul", "--json").out)["choice"]["chosen"] == chosen
     assert mogul.load("model.mogul").choice.chosen == chosen
     lines = run(*arguments, "--noise", "student-t", "--no-check", "--force").out
-    assert re.search(r"Held out LL .* per row, in the best epoch; then all rows were trained on, for as long", lines)
+    told = r" per row, in the best epoch\n {9}Then trained on all rows, for 1 epoch\n"
+    assert re.search(rf"Held out LL .*{told}", lines)
     assert summary["retrained"]
     assert summary["num_trained"] == 40
+
+
+def test_a_choice_by_groups_is_followed_by_a_training_on_all_rows(run, runs):
+    arguments = ("fit", runs, "--targets", "force,torque", "--inputs", "angle", "--model", "mogp", "--groups", "run")
+    shown = run(*arguments, "--noise", "auto", "--epochs", "2", "--calibrate", ".2", "--no-check").out
+    epochs = re.search(r"mogp: (\d) epochs", shown)[1]
+    last = f"Then trained on all rows but those to calibrate by, for {epochs} epoch"
+    assert re.search(rf"Noise    .* on \d+ held out: constant .*\n {{9}}{last}", shown)
 
 
 @pytest.mark.parametrize(

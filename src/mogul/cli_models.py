@@ -71,7 +71,8 @@ def fit(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Name of a model: see mogul models; else mogp up to 2,500 rows, n-sbgprn beyond.",
+            help="Name of a model: see mogul models; else mogp up to 2,500 rows and with --groups, n-sbgprn beyond. "
+            "P outputs have max(min(P, 4), P/2 rounded up) latent GPs.",
             autocompletion=complete_model,
         ),
     ] = None,
@@ -85,7 +86,10 @@ def fit(
     ] = None,
     groups: Annotated[
         str | None,
-        typer.Option(help="Column of labels, such as runs or days: whole groups are held out, to say when to stop."),
+        typer.Option(
+            help="Column of labels, such as runs or days: whole groups are held out, to say when to stop; then all are "
+            "trained on."
+        ),
     ] = None,
     calibrate: Annotated[
         float | None,

@@ -24,7 +24,7 @@ def report(
     """
     from mogul.report.experiment_tables import experiment_tables, result_line
     from mogul.report.published import publish, require_place
-    from mogul.report.tables import experiment_table
+    from mogul.report.tables import TerminalTable
     from mogul.reproduce import rebuild, where
 
     if publish_to is not None:
@@ -34,7 +34,7 @@ def report(
     paths = [str(path) for path in (*written, *published)]
     failed = [result_line(record) for record in records if record.error is not None]
     content = {"folder": str(folder), "jobs": len(records), "failed": failed, "written": paths}
-    lines: list[Any] = [experiment_table(table) for table in experiment_tables(records)]
+    lines: list[Any] = [TerminalTable(table) for table in experiment_tables(records)]
     lines.append(where(folder, written))
     if publish_to is not None:
         lines.append(where(publish_to, published))

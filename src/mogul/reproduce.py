@@ -21,7 +21,7 @@ from mogul.report.markdown import markdown
 from mogul.report.page import PAGE, write_report
 from mogul.report.results import configurations, results_frame, timings_frame, write_csv
 from mogul.report.summary import summary_frame
-from mogul.report.tables import experiment_table
+from mogul.report.tables import TerminalTable
 
 
 def reproduce(request: Request, out: Path, num_jobs: int) -> int:
@@ -37,7 +37,7 @@ def reproduce(request: Request, out: Path, num_jobs: int) -> int:
     asked = [stored[job.slug] for job, _ in tasks]
     screen = Console()
     for table in experiment_tables(asked):
-        screen.print(experiment_table(table))
+        screen.print(TerminalTable(table))
     screen.print(where(out, written), markup=False, highlight=False)
     return sum(record.error is not None for record in asked)
 

@@ -2,18 +2,20 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import mogul.reproduce
 from mogul import cli
+from mogul.data import Dataset
 from mogul.errors import ConfigError, DataError, UnknownNameError
 from mogul.experiments.baselines import BASELINES
 from mogul.experiments.registry import EXPERIMENTS, experiment
 from mogul.experiments.request import Request
 from mogul.experiments.split_choice import SplitChoice
-from small_jobs import small, tasks
+from small_jobs import small, small_arm, tasks
 
 # The table of the command that this one replaces.
 MAIN = ["MOGP", "GPRN", "DGP", "SBGPRN", "N-MOGP", "N-SBGPRN", "N-DGP", "DK-N-SBGPRN", "DGP (L′ = L)", "N-DGP (L′ = L)"]
@@ -85,14 +87,44 @@ def test_jobs_are_a_product() -> None:
 
 def test_all_baselines_that_suit_the_data_are_run_unless_named() -> None:
     jobs = [job.model for job, _ in tasks(small(experiment("regression")), models=("none",))]
-    assert jobs == [name for name in BASELINES if name != "persistence"]  # the state is not among the inputs
+    assert set(jobs) == set(BASELINES) - {"persistence"}  # the state is not among the inputs
     jobs = [job.model for job, _ in tasks(small(experiment("unsupervised")), models=("none",))]
     assert jobs == ["pca", "mean"]
 
 
 def test_quick_jobs_come_first() -> None:
-    kinds = [job.kind for job, _ in tasks(small(experiment("regression")), models=("mogp",))]
-    assert kinds == sorted(kinds)
+    some = ("nets", "sparse-gps", "least-squares", "neighbours", "fourier", "least-squares-t")
+    jobs = [
+        job.model for job, _ in tasks(small(experiment("regression")), models=("mogp",), linear=False, baselines=some)
+    ]
+    quick, slow = ["least-squares", "neighbours"], ["least-squares-t", "fourier", "sparse-gps", "nets"]
+    assert jobs == [*quick, "mogp", *slow]  # of one epoch
+    jobs = [job.model for job, _ in tasks(small(experiment("regression")), models=("mogp",), epochs=20, baselines=some)]
+    assert jobs == [*quick, *slow, "mogp", "mogp"]
+
+
+def test_work_is_counted_by_the_rows_that_a_sweep_trains_on() -> None:
+    chosen = {"models": ("mogp",), "linear": False, "points": (10, 40), "baselines": ("fourier",)}
+    work = {
+        (job.kind, job.settings["num_train"]): job.work for job, _ in tasks(small(experiment("small-data")), **chosen)
+    }
+    assert work["model", 40] == 4 * work["model", 10]
+    assert work["baseline", 40] == 4 * work["baseline", 10] == 40 * BASELINES["fourier"].epochs
+
+
+def test_data_without_inputs_are_for_latent_ones() -> None:
+    arm = small_arm("oil-flow")
+    grouped = replace(arm, data=Dataset(None, arm.data.y))
+
+    def on_outputs(name: str, **choices: object) -> list[str]:
+        on = replace(experiment(name), load=lambda dataset, folder, preset: lambda seed: grouped)
+        return [job.model for job, _ in tasks(on, datasets=("oil-flow",), **choices)]
+
+    refused = r"MOGP of regression needs data with inputs; got oil-flow, which has none\. .* reproduce unsupervised"
+    with pytest.raises(ConfigError, match=refused):
+        on_outputs("regression")
+    assert on_outputs("regression", models=("none",)) == ["mean"]
+    assert "mogp-lvm" in on_outputs("unsupervised")
 
 
 @pytest.mark.no_cover  # many steps on lines that other tests run too

@@ -16,7 +16,7 @@ from mogul.experiments.baselines import BASELINES, LeastSquares
 from mogul.experiments.comparison import Training, compare, holdout
 from mogul.experiments.job import Job
 from mogul.experiments.record import METRICS, Record
-from mogul.experiments.registry import EXPERIMENTS, experiment
+from mogul.experiments.registry import experiment
 from mogul.experiments.split_choice import SplitChoice
 from mogul.experiments.work import Provenance, run_job
 from mogul.metrics import score
@@ -78,6 +78,21 @@ def test_a_model_scores_as_a_fit_by_hand(label: str, choices: dict[str, str]) ->
     assert record.curve[-1]["seconds"] >= record.curve[0]["seconds"]
     assert record.config["mean"] == choices["mean"]
     assert record.config["training"]["batch_size"] == job.training.batch_size
+
+
+def test_by_trajectory_all_rows_of_the_training_trajectories_are_trained_on() -> None:
+    job, grouped = job_of("regression", "MOGP", epochs=2, inducing=5, splits=SplitChoice((), (0,)))
+    record = run(job, grouped)
+    is_test = np.isin(grouped.groups, grouped.group_split().test_groups)
+    train, test = grouped.data.rows(np.flatnonzero(~is_test)), grouped.data.rows(np.flatnonzero(is_test))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    fitted = fit(train, "mogp", replace(job.training, stopping=None), mean="paper", num_inducing=5)
+    scores = fitted.evaluate(test, standardised=True, num_samples=job.num_draws)
+    torch.set_num_threads(threads)
+    assert fitted.history.num_rows == record.config["num_train"] == train.num_rows == 50
+    assert record.metrics["ll"] == pytest.approx(scores.ll, abs=1e-9)
+    assert record.metrics["mrmse"] == pytest.approx(scores.mrmse, abs=1e-9)
 
 
 def test_a_job_that_is_interrupted_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +192,3 @@ def test_a_job_leaves_threads_and_standard_error_as_they_were(capfd: pytest.Capt
         torch.set_num_threads(threads)
     assert sys.stderr is stderr
     assert capfd.readouterr().err == ""
-
-
-def test_experiments_are_found_by_the_name_in_the_job() -> None:
-    assert all(experiment(name) is EXPERIMENTS[name] for name in EXPERIMENTS)

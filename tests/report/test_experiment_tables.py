@@ -11,7 +11,7 @@ from mogul.experiments.record import Record
 from mogul.report.experiment_tables import ExperimentTable, experiment_tables, result_line
 from mogul.report.latex import escape, latex
 from mogul.report.markdown import markdown
-from mogul.report.tables import experiment_table
+from mogul.report.tables import TerminalTable
 from small_jobs import record
 
 
@@ -63,7 +63,7 @@ def test_every_table_tells_the_noise_floors(records: list[Record]) -> None:
     for text in (markdown(tables), latex(tables)):
         assert told in text
     console = Console(file=io.StringIO(), width=200, color_system=None)
-    console.print(experiment_table(tables[0]))
+    console.print(TerminalTable(tables[0]))
     assert told in console.file.getvalue()
 
 
@@ -145,7 +145,51 @@ def test_signs_that_latex_would_read_are_escaped() -> None:
 
 def test_the_terminal_prints_the_same_rows(records: list[Record]) -> None:
     console = Console(file=io.StringIO(), width=200, color_system=None)
-    console.print(experiment_table(only(records)))
+    console.print(TerminalTable(only(records)))
     text = console.file.getvalue()
     assert "24.50 ± 0.71" in text
     assert text.index("least squares") < text.index("N-DGP (L′ = L)")
+
+
+LONG = ["independent sparse GPs + linear (GPyTorch)", "MLP ensemble + linear, noise by the nets"]
+
+
+@pytest.fixture
+def long_labels() -> list[Record]:
+    """Two splits, so that every number has a spread, and labels as long as there are."""
+    split = [*(record(label, seed, kind="baseline") for label in LONG for seed in (0, 1))]
+    split += [record("N-SBGPRN + linear + Student-t noise", seed) for seed in (0, 1)]
+    return split + [record("N-DGP (L′ = L)", seed, metrics={"ll": 24.0 + seed}) for seed in (0, 1)]
+
+
+def printed(records: list[Record], width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(TerminalTable(only(records)))
+    return console.file.getvalue()
+
+
+def test_eighty_columns_have_whole_names_and_the_papers_number_beside_ours(long_labels: list[Record]) -> None:
+    text = printed(long_labels, 80)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in text
+    for label in {each.label for each in long_labels}:
+        assert sum(line.startswith(label) for line in lines) == 1
+    cells = [re.split(r"\s{2,}", line.strip()) for line in lines]
+    assert ["N-DGP (L′ = L)", "24.50 ± 0.71", "23.69 ± 0.23", "+3.5"] in cells
+    assert "Not shown in so narrow a terminal: MRMSE, CRPS, in 80 % band, seconds, the paper's" in " ".join(
+        text.split()
+    )
+
+
+def test_a_terminal_shows_the_columns_that_it_has_room_for(long_labels: list[Record]) -> None:
+    one_split = [each for each in long_labels if each.seed == 0]
+    assert "MRMSE" in printed(one_split, 80).split("Not shown")[0]  # no spreads: room for more
+    wide = printed(long_labels, 200)
+    assert "Not shown" not in wide
+    assert all(heading in wide for heading in only(long_labels).headings)
+
+
+def test_brackets_are_not_read_as_markup(records: list[Record]) -> None:
+    broken = replace(records[-1], error="got [/x] [1, 2]")
+    assert "got [/x] [1, 2]" in " ".join(printed([*records[:-1], broken], 200).split())

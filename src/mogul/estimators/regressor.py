@@ -33,8 +33,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
     Arguments that are None are chosen by the preset, for the number of rows and outputs. Outputs may miss values (NaN).
 
     Args:
-        model: one of `mogul.models.names()` with observed inputs; None is mogp up to 2,500 rows and for groups,
-            n-sbgprn beyond.
+        model: one of `mogul.models.names()` with observed inputs; None is mogp up to 2,500 rows and wherever
+            groups are given, n-sbgprn beyond.
         preset: "default" or "paper"; None is the default.
         config: a whole `TrainingConfig` in place of a preset.
         epochs: passes over the data.
@@ -44,7 +44,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         num_kept: so many of the best starts are trained to the end, and predictions are those of their mixture.
         precision: "float32" or "float64".
         mean: "linear" (the default), "paper", "zero" or "constant", as `mogul.fit` takes it.
-        num_latents: the number L of GPs; half as many as outputs, and one for each of up to four.
+        num_latents: the number L of GPs; max(min(P, 4), ⌈P/2⌉) for P outputs, and ⌈P/2⌉ in the paper's preset.
         num_hidden: the number H of hidden units.
         num_inducing: the number M of inducing points.
         nonlinearity: of the hidden units: a name, or any `Nonlinearity`.

@@ -1,5 +1,6 @@
 """One row of the results, before it is there: what to run, and everything that its numbers depend on."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,7 @@ class Job(Subject):
         linear: whether the model stands on a least-squares plane.
         training: how to train a model; None for a baseline.
         holds_out_groups: whether some whole groups say how long it trains on all of them.
+        baseline_epochs: how many epochs of a model take as long as a baseline.
     """
 
     units: str
@@ -36,6 +38,7 @@ class Job(Subject):
     linear: bool = False
     training: TrainingConfig | None = None
     holds_out_groups: bool = False
+    baseline_epochs: float = 0.0
 
     @property
     def num_draws(self) -> int:
@@ -62,9 +65,9 @@ class Job(Subject):
     @property
     def work(self) -> int:
         """About how long it takes, in no particular unit: what a progress bar counts."""
-        rows = self.split.num_train
+        rows = self.settings.get("num_train", self.split.num_train)
         if self.training is None:
-            return rows
+            return math.ceil(rows * self.baseline_epochs)
         starts = (self.training.num_starts - 1) * min(self.training.start_epochs, self.training.epochs)
         return rows * (self.training.epochs + starts)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mogul.data import Dataset
 from mogul.data.entry import data_checksum
 from mogul.data.grouped import GroupedData
 from mogul.data.splits import Split
@@ -15,6 +16,7 @@ from mogul.experiments.job import Job
 from mogul.experiments.lines import NONE, Line, choose, require_noises
 from mogul.experiments.protocol import PresetName, capped
 from mogul.experiments.split_choice import ChosenSplit, SplitChoice
+from mogul.models import Name
 from mogul.training import TrainingConfig
 
 
@@ -95,6 +97,7 @@ class Request:
         self.experiment.require_points(self.points, train)
         swept = self.experiment.settings(self.points, swept=True)
         example, _ = self.experiment.prepare(train, test, swept[0], chosen.seed)
+        self._require_inputs(grouped.name, lines, example)
         common: dict[str, Any] = {
             "experiment": self.experiment.name,
             "dataset": grouped.name,
@@ -118,6 +121,7 @@ class Request:
                     settings=settings,
                     command=command,
                     noise_floor=baseline.noise_floor,
+                    baseline_epochs=baseline.epochs,
                 )
         for line in lines:
             for settings in self.experiment.settings(self.points, swept=line.swept):
@@ -135,6 +139,15 @@ class Request:
                     training=self._training(line, split, settings, chosen.seed),
                     holds_out_groups=chosen.by_trajectory and self._holds_out_groups(line),
                 )
+
+    def _require_inputs(self, dataset: str, lines: Sequence[Line], train: Dataset) -> None:
+        """Check that lines whose inputs are observed have some."""
+        observed = [line.label for line in lines if not Name.parse(line.model).latent]
+        if observed and not train.num_inputs:
+            raise ConfigError(
+                f"{observed[0]} of {self.experiment.name} needs data with inputs; got {dataset}, which has none. "
+                f"Name other data, or try mogul reproduce unsupervised --datasets {dataset}."
+            )
 
     def _options(self, line: Line, settings: Settings, num_outputs: int) -> dict[str, Any]:
         options = self.experiment.build_options(line, settings, num_outputs)

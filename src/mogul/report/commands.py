@@ -36,13 +36,18 @@ def fit_lines(summary: FitSummary) -> list[str]:
 
 
 def _held_out(summary: FitSummary) -> list[str]:
-    after = "in the best epoch; then all rows were trained on, for as long" if summary.retrained else ""
     if summary.choice is not None:
-        chosen = f"Noise    {choice_line(asdict(summary.choice))}"
-        return [chosen, f"         {after}"] if after else [chosen]
-    if summary.held_out_ll is not None:
-        return [f"Held out LL {summary.held_out_ll:.2f} per row, {after or 'in the epoch that was kept'}"]
-    return []
+        told = f"Noise    {choice_line(asdict(summary.choice))}"
+    elif summary.held_out_ll is not None:
+        kept = "in the best epoch" if summary.retrained else "in the epoch that was kept"
+        told = f"Held out LL {summary.held_out_ll:.2f} per row, {kept}"
+    else:
+        return []
+    if not summary.retrained:
+        return [told]
+    rows = "all rows but those to calibrate by" if summary.num_calibrated else "all rows"
+    epochs = f"{summary.epochs} epoch{'' if summary.epochs == 1 else 's'}"
+    return [told, f"         Then trained on {rows}, for {epochs}"]
 
 
 def _next(summary: FitSummary) -> list[str]:

@@ -62,9 +62,10 @@ def fit(
             default the config's `stopping` holds out some, or none.
         retrain: whether rows that were held out are trained on in the end: the model is then trained again on all rows,
             for as many epochs as made the held-out ones likeliest, at the same rates, with the noise that they chose.
-        options: sizes and nonlinearity, as `mogul.models.build` takes them, of which the model must have a use. Beside
-            what it takes (noise="constant" where none is named; the default of `MultiOutputGPRegressor` and `mogul fit`
-            is "gp"), noise="auto" trains with each of `mogul.training.choice.NOISES` and keeps the one under which
+        options: sizes and nonlinearity, as `mogul.models.build` takes them, of which the model must have a use. What is
+            not named is the paper's: noise="constant" and ⌈P/2⌉ latent GPs for P outputs, where
+            `MultiOutputGPRegressor` and `mogul fit` have noise="gp" and num_latents=max(min(P, 4), ⌈P/2⌉). Beside what
+            `build` takes, noise="auto" trains with each of `mogul.training.choice.NOISES` and keeps the one under which
             held-out rows are likeliest, a fifth of all rows by default: see `Fitted.choice`.
 
     Ctrl-C ends training, and gives the best start as it was after its last whole epoch, with a warning. A training that

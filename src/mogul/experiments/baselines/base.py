@@ -30,12 +30,14 @@ class Baseline:
             inputs, and latent ones must be found from them.
         applies: whether it makes sense for such data.
         noise_floor: the least standard deviation of its noise, in words.
+        epochs: how many epochs of a MOGP take about as long: what a progress bar tells the time left from.
     """
 
     label: str
     fit_predict: Callable[[Dataset, Dataset, int], Prediction]
     applies: Callable[[Dataset], bool] = has_inputs
     noise_floor: str = "none"
+    epochs: float = 0.1
 
 
 def normal_prediction(mean: Float[Array, "N P"], var: Float[Array, "P"]) -> Prediction:
