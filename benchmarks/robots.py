@@ -14,7 +14,7 @@ from mogul.data.catalogue import entry, load
 from mogul.data.grouped import GroupedData
 from mogul.model import Model
 from mogul.training import EpochRecord, TrainingConfig, fit
-from mogul.training.presets import default_options, preset
+from mogul.training.presets import preset, with_defaults
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 TARGET_LL = 15.6  # what the paper's MOGP reaches on Kuka in 250 epochs
@@ -22,7 +22,7 @@ BEST_LL, BEST_MRMSE = 45.0, 0.090
 PATIENCE = 12
 DEFAULT_EPOCHS = 20
 MODEL = "n-sbgprn"
-NOISE = default_options(MODEL, None, num_outputs=14)["noise"]
+NOISE = with_defaults({}, MODEL, None, num_outputs=14)["noise"]
 
 
 class EnoughError(Exception):

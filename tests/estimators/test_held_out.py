@@ -59,6 +59,11 @@ class TestHeldOut:
         halved = regressor().fit(X, Y, groups=[f"run {run}" for run in RUNS], validation=0.5).fitted_.history
         assert halved.held_out != grouped.held_out
 
+    def test_layers_have_all_sizes_of_a_deep_model(self) -> None:
+        layers = ((1, 4), (1, 3))
+        deep = regressor(model="dgp", num_inducing=None, epochs=1, options={"layers": layers}).fit(X, Y)
+        assert deep.fitted_.blueprint.options["layers"] == layers  # type: ignore[union-attr]
+
     def test_groups_have_a_simpler_default(self) -> None:
         x, y = np.tile(X, (70, 1)), np.tile(Y, (70, 1))
         small = {"model": None, "epochs": 1, "batch_size": 2800}

@@ -102,9 +102,8 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         config = self.config or preset(self.preset or "default", model, self._seed, num_rows)
         given = self._given(self._training) | ({} if epochs is None else {"epochs": epochs})
         if "epochs" in given:
-            # As the default preset does: the KL has its full weight for most of a training, however short.
             require_positive(epochs=given["epochs"])
-            given["anneal_epochs"] = min(config.anneal_epochs, given["epochs"] // 5)
+            config = config.within(given.pop("epochs"))
         if "num_kept" in given:
             require_positive(num_kept=given["num_kept"])
             given.setdefault("num_starts", max(config.num_starts, given["num_kept"]))

@@ -19,7 +19,7 @@ from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
 from mogul.training.held_out import group_numbers, held_out_share
 from mogul.training.more import train_more
-from mogul.training.presets import default_model, default_options
+from mogul.training.presets import default_model, with_defaults
 from mogul.training.rows import Rows
 from mogul.training.task import MeanChoice
 
@@ -173,7 +173,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
             rows, calibrating = rows.set_aside(aside, self._seed)
         data = rows.data
         model = default_model(data.num_rows, grouped=groups is not None) if self.model is None else self.model
-        options = default_options(model, self.preset, data.num_outputs) | options
+        options = with_defaults(options, model, self.preset, data.num_outputs)
         config = self._training_config(model, data.num_rows, share if numbers is None else None, epochs)
         share = share or held_out_share(config.stopping, options["noise"] == AUTO)
         held_out = None if is_pair(validation) else rows.watched(share, self._seed)

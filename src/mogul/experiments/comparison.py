@@ -19,8 +19,8 @@ from mogul.prediction import Prediction
 from mogul.row_scores import RowScores, predicted_parts, row_scores
 from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
-from mogul.training.presets import default_options
 from mogul.training.presets import preset as preset_config
+from mogul.training.presets import with_defaults
 from mogul.training.rows import Rows
 from mogul.training.task import MeanChoice
 
@@ -53,7 +53,7 @@ class Training:
         if self.epochs is not None:
             config = config.within(self.epochs)
         mean: MeanChoice | None = "paper" if self.preset == "paper" else None
-        options = default_options(model, self.preset, data.num_outputs) | dict(self.options)
+        options = with_defaults(self.options, model, self.preset, data.num_outputs)
         fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, retrain=held_out is not None, **options)
         return fitted if aside is None else fitted.calibrated(aside.data, aside.groups, self.seed)
 

@@ -1,6 +1,7 @@
 """Named ways to train."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from mogul.errors import unknown_name
@@ -34,20 +35,22 @@ def default_model(num_rows: int, *, grouped: bool = False) -> str:
     return "mogp" if grouped or num_rows <= _FEW_ROWS else "n-sbgprn"
 
 
-def default_options(model: str, preset: str | None, num_outputs: int) -> dict[str, Any]:
-    """The options of someone who names none; none but constant noise for the paper's protocol and latent inputs.
+def with_defaults(options: Mapping[str, Any], model: str, preset: str | None, num_outputs: int) -> dict[str, Any]:
+    """These options, and those of someone who names none: constant noise alone for the paper's way and latent inputs.
 
     Noise knows where it is. Up to four outputs have a GP each: the paper's ⌈P/2⌉ is one for two outputs, which may have
-    nothing in common.
+    nothing in common. `layers` has all sizes of a deep model.
 
-    >>> default_options("mogp", None, num_outputs=2), default_options("mogp", "paper", num_outputs=2)
+    >>> with_defaults({}, "mogp", None, num_outputs=2), with_defaults({}, "mogp", "paper", num_outputs=2)
     ({'noise': 'gp', 'num_latents': 2}, {'noise': 'constant'})
-    >>> default_options("mogp", None, num_outputs=7)["num_latents"]
-    4
+    >>> with_defaults({"noise": "net"}, "mogp", None, num_outputs=7)
+    {'noise': 'net', 'num_latents': 4}
     """
     if preset == "paper" or Name.parse(model).latent:
-        return {"noise": "constant"}
-    return {"noise": "gp", "num_latents": max(min(num_outputs, _FEW_OUTPUTS), math.ceil(num_outputs / 2))}
+        return {"noise": "constant", **options}
+    num_latents = max(min(num_outputs, _FEW_OUTPUTS), math.ceil(num_outputs / 2))
+    sizes = {} if "layers" in options else {"num_latents": num_latents}
+    return {"noise": "gp", **sizes, **options}
 
 
 def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000) -> TrainingConfig:
