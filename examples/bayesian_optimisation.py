@@ -20,6 +20,7 @@ def main(
     problem = BraninCurrin(negate=True).double()  # BoTorch maximises
     bounds = problem.bounds.double()
     rng = np.random.default_rng(0)
+    torch.manual_seed(0)  # BoTorch draws from torch's own generator
     X = torch.as_tensor(rng.random((num_start, 2)))
     Y = problem(X)
     for number in range(num_rounds):

@@ -14,7 +14,7 @@ from mogul.data.simulated import simulators_installed
 from mogul.report import data_tables
 from terminal import assert_refused, command
 
-REAL = Path(os.environ.get("MOGUL_DATA", Path(__file__).parents[2] / "shared" / "data"))
+REAL = Path(os.environ.get("MOGUL_DATA", Path(__file__).parents[3] / "shared" / "data"))
 needs_simulators = pytest.mark.skipif(not simulators_installed(), reason="the extra 'robots' is not installed")
 
 

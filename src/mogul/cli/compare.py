@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mogul.cli_options import (
+from mogul.cli.options import (
     Data,
     Epochs,
     Force,

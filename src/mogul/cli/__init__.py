@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from mogul.cli_compare import app as compare_app
-from mogul.cli_data import app as data_app
-from mogul.cli_models import app as models_app
-from mogul.cli_report import report
-from mogul.cli_reproduce import reproduce
-from mogul.cli_run import DEBUG, run
+from mogul.cli.compare import app as compare_app
+from mogul.cli.data import app as data_app
+from mogul.cli.models import app as models_app
+from mogul.cli.report import report
+from mogul.cli.reproduce import reproduce
+from mogul.cli.run import DEBUG, run
 from mogul.errors import ConfigError
 from mogul.files import require_file, require_folder
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mogul.cli_options import Json, give
+from mogul.cli.options import Json, give
 
 
 def report(
