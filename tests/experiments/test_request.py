@@ -65,6 +65,24 @@ def test_a_table_has_a_model_beside_itself_with_other_noises() -> None:
     assert sorted(row, key=order) == row
 
 
+def test_any_line_can_be_a_mixture_of_starts() -> None:
+    chosen = ("mogp+2-starts", "n-sbgprn+linear+gp-noise+3-starts", "noises+2-starts")
+    jobs = {job.label: job for job, _ in tasks(small(experiment("regression")), models=chosen, baselines=("none",))}
+    assert list(jobs)[:2] == ["MOGP × 2 starts", "MOGP + linear × 2 starts"]
+    assert len(jobs) == 2 + 1 + 4
+    job = jobs["N-SBGPRN + linear + GP noise × 3 starts"]
+    assert job.training is not None
+    assert (job.training.num_starts, job.training.num_kept) == (3, 3)
+    assert "--models n-sbgprn+linear+gp-noise+3-starts" in job.command
+    order = experiment("regression").order
+    assert order(job.label) == order("N-SBGPRN + linear + GP noise")
+
+
+def test_latent_inputs_are_not_mixed() -> None:
+    with pytest.raises(ConfigError, match="A mixture needs inputs that its starts share; got MOGP-LVM"):
+        tasks(small(experiment("unsupervised")), models=("mogp-lvm+2-starts",))
+
+
 def test_lines_are_chosen_by_name_and_by_group_and_run_once() -> None:
     assert labels(models=("n-mogp-leaky", "n-dgp-same-sherf"), linear=False) == [
         "least squares",
@@ -153,6 +171,9 @@ def test_the_command_of_a_job_makes_that_job_alone(
     ("choices", "error", "message"),
     [
         ({"models": ("mogq",)}, UnknownNameError, "model must be one of main, .*Did you mean 'mogp'"),
+        ({"models": ("mogp+1-starts",)}, ConfigError, "must have at least 2 starts; .* Try mogp.4-starts"),
+        ({"models": ("mogp+some-starts",)}, ConfigError, "must have at least 2 starts"),
+        ({"models": ("mogq+2-starts",)}, UnknownNameError, "model must be one of main"),
         ({"noises": ("student",)}, UnknownNameError, "noise must be one of constant, .*Did you mean 'student-t'"),
         ({"baselines": ("least-square",)}, UnknownNameError, "Did you mean 'least-squares'"),
         ({"models": ("none",), "baselines": ("none",)}, ConfigError, "must be something to run"),

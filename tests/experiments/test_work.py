@@ -23,6 +23,7 @@ from mogul.metrics import score
 from mogul.training import fit
 from mogul.training.held_out import rows_of_some_groups
 from mogul.training.inference import InferenceConfig
+from mogul.training.mixture import FittedMixture
 from mogul.training.run import Run
 from small_jobs import NAMES, small, tasks
 
@@ -93,6 +94,27 @@ def test_by_trajectory_all_rows_of_the_training_trajectories_are_trained_on() ->
     assert fitted.history.num_rows == record.config["num_train"] == train.num_rows == 50
     assert record.metrics["ll"] == pytest.approx(scores.ll, abs=1e-9)
     assert record.metrics["mrmse"] == pytest.approx(scores.mrmse, abs=1e-9)
+
+
+@pytest.mark.parametrize("splits", [SplitChoice((0,)), SplitChoice((), (0,))])
+def test_a_mixture_of_starts_is_scored_as_one(splits: SplitChoice) -> None:
+    (job, grouped), *_ = tasks(
+        small(experiment("regression")), models=("mogp+linear+2-starts",), baselines=("none",), splits=splits, epochs=3
+    )
+    record = run(job, grouped)
+    train, test = grouped.divide(job.split)
+    known, _ = job.split.rows(grouped.groups)
+    held_out = rows_of_some_groups(grouped.groups[known], 0.2, seed=0) if splits.trajectory else None
+    fitted = fit(train, "mogp", job.training, held_out=held_out, retrain=True)
+    assert isinstance(fitted, FittedMixture)
+    assert fitted.num_members == 2
+    assert {member.history.num_rows for member in fitted.members} == {train.num_rows}
+    predicted, single = fitted.predict(test.x, job.num_draws), fitted.members[0].predict(test.x, job.num_draws)
+    units = Scaling.of(train).outputs
+    score_of = [score([(each.standardised(units), units.apply(test.y))]) for each in (predicted, single)]
+    assert record.metrics["ll"] == pytest.approx(score_of[0].ll, abs=1e-6)
+    assert record.metrics["ll"] != pytest.approx(score_of[1].ll, abs=1e-6)
+    assert record.label == "MOGP + linear × 2 starts"
 
 
 def test_a_job_that_is_interrupted_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ def reproduce(
     models: Annotated[
         str | None,
         typer.Option(
-            help="Models with commas, such as n-mogp, n-mogp-leaky, dgp-same (L′ = L), n-mogp+linear or "
-            "n-mogp+linear+gp-noise; groups, such as table-2, noises or all; none."
+            help="Models with commas, such as n-mogp, n-mogp-leaky, dgp-same (L′ = L), n-mogp+linear, "
+            "n-mogp+linear+gp-noise or n-mogp+4-starts (their mixture); groups, such as table-2, noises or all; none."
         ),
     ] = None,
     baselines: Annotated[str | None, typer.Option(help="Baselines with commas, or none; else all.")] = None,

@@ -11,7 +11,7 @@ from mogul.data.grouped import GroupedData
 from mogul.errors import ConfigError
 from mogul.experiments import protocol
 from mogul.experiments.baselines import BASELINES, Baseline
-from mogul.experiments.lines import Line
+from mogul.experiments.lines import TIMES, Line
 from mogul.experiments.protocol import PresetName
 from mogul.models import OPTIONS
 from mogul.plan import NoiseName
@@ -97,11 +97,12 @@ class Experiment:
         return {**self.baselines, **BASELINES}
 
     def order(self, label: str) -> int:
-        """The place of a label in tables: baselines, then lines, each beside its variants."""
+        """The place of a label in tables: baselines, then lines, each beside its variants and their mixtures."""
         labels = [baseline.label for baseline in self.all_baselines.values()]
         noises = get_args(NoiseName)
         labels += [each.label for line in self.lines for each in line.variants(linear=True, noises=noises)]
-        return labels.index(label) if label in labels else len(labels)
+        single, _, _ = label.partition(TIMES)
+        return labels.index(single) if single in labels else len(labels)
 
     def settings(self, points: Sequence[int] | None, *, swept: bool) -> list[Settings]:
         """What a line is run with: each point of the sweep, or nothing in particular."""
@@ -139,7 +140,7 @@ class Experiment:
         if preset == "paper":
             config = protocol.paper(line, dataset, num_train, epochs, seed)
         elif line.linear:
-            return self.fast(line, num_train, epochs, seed)
+            return line.trained(self.fast(line, num_train, epochs, seed))
         else:  # as many steps with few rows as with all
             config = self.fast(line, round(num_train / share), epochs, seed)
-        return replace(config, batch_size=max(1, round(share * config.batch_size)))
+        return line.trained(replace(config, batch_size=max(1, round(share * config.batch_size))))

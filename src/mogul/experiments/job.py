@@ -68,8 +68,9 @@ class Job(Subject):
         rows = self.settings.get("num_train", self.split.num_train)
         if self.training is None:
             return math.ceil(rows * self.baseline_epochs)
-        starts = (self.training.num_starts - 1) * min(self.training.start_epochs, self.training.epochs)
-        return rows * (self.training.epochs + starts)
+        kept, tried = self.training.num_kept, self.training.num_starts - self.training.num_kept
+        trials = tried * min(self.training.start_epochs, self.training.epochs)
+        return rows * (kept * self.training.epochs + trials)
 
 
 def _without_seed(training: TrainingConfig) -> dict[str, Any]:

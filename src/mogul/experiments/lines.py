@@ -5,12 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
-from mogul.errors import unknown_name
+from mogul.errors import ConfigError, unknown_name
 from mogul.heads import NOISE_FLOOR
 from mogul.models import Name
 from mogul.plan import NoiseName
+from mogul.training import TrainingConfig
 
 LINEAR = "+linear"
+STARTS = "-starts"
+TIMES = " × "
 NONE = "none"
 NO_FLOOR = "none"
 # The paper's noise is constant and goes without saying.
@@ -34,6 +37,8 @@ class Line:
         same_layers: whether a deep model has as many GPs in its second layer as in its first.
         linear: whether it stands on a least-squares plane: then it is another model than the paper's.
         noise: of the outputs; constant is the paper's, and any other makes another model of it, too.
+        num_starts: random starts that are all trained to the end, for predictions of their mixture; None is the
+            preset's choice, of which the best is kept.
         swept: whether it depends on what a sweep varies.
     """
 
@@ -44,6 +49,7 @@ class Line:
     same_layers: bool = False
     linear: bool = False
     noise: NoiseName = "constant"
+    num_starts: int | None = None
     swept: bool = True
 
     @property
@@ -61,6 +67,29 @@ class Line:
             return self
         name, label = f"{self.name}+{noise}-noise", f"{self.label} + {_NOISES[noise]}"
         return replace(self, name=name, label=label, options={**self.options, "noise": noise}, noise=noise)
+
+    def mixed(self, num_starts: int) -> "Line":
+        """The mixture of so many random starts.
+
+        >>> line("n-sbgprn").on_a_plane.mixed(4).name
+        'n-sbgprn+linear+4-starts'
+        """
+        if Name.parse(self.model).latent:
+            raise ConfigError(
+                f"A mixture needs inputs that its starts share; got {self.label}, whose starts find their own. "
+                f"Leave out +{num_starts}{STARTS}."
+            )
+        name, label = f"{self.name}+{num_starts}{STARTS}", f"{self.label}{TIMES}{num_starts} starts"
+        return replace(self, name=name, label=label, num_starts=num_starts)
+
+    def trained(self, config: TrainingConfig) -> TrainingConfig:
+        """This way to train, with its number of starts.
+
+        All are kept, so that there is nothing to choose by a trial.
+        """
+        if self.num_starts is None:
+            return config
+        return replace(config, num_starts=self.num_starts, num_kept=self.num_starts, start_epochs=1)
 
     def variants(self, *, linear: bool, noises: Sequence[NoiseName]) -> list["Line"]:
         """It with each noise, and all of these on a plane, too; what is on one already, or noisy, stays as it is."""
@@ -114,7 +143,8 @@ def choose(
     """The lines that were asked for, by names of lines or of groups, each once.
 
     Args:
-        words: names; `NAME+linear` for one on a plane, `NAME+gp-noise` and `NAME+linear+gp-noise` for other noises.
+        words: names; `NAME+linear` for one on a plane, `NAME+gp-noise` and `NAME+linear+gp-noise` for other noises,
+            and `+4-starts` after any of these for the mixture of four starts.
         groups: the lines there are.
         linear: whether a bare name also stands for the one on a plane.
         noises: what a bare name stands for.
@@ -126,11 +156,31 @@ def choose(
     for word in words:
         if word == NONE:
             continue
-        if word in groups or word in known:
-            for each in groups.get(word) or [known[word]]:
-                chosen += each.variants(linear=linear, noises=noises)
-        elif word in variants:
-            chosen.append(variants[word])
+        name, num_starts = _name_and_starts(word)
+        if name in groups or name in known:
+            found = [
+                each
+                for base in groups.get(name) or [known[name]]
+                for each in base.variants(linear=linear, noises=noises)
+            ]
+        elif name in variants:
+            found = [variants[name]]
         else:
             raise unknown_name("model", word, [*groups, *known, NONE])
+        chosen += found if num_starts is None else [each.mixed(num_starts) for each in found]
     return list({each.name: each for each in chosen}.values())
+
+
+def _name_and_starts(word: str) -> tuple[str, int | None]:
+    """`mogp+4-starts` → mogp and 4; None where there is no such number.
+
+    >>> _name_and_starts("mogp+linear+4-starts"), _name_and_starts("mogp+linear")
+    (('mogp+linear', 4), ('mogp+linear', None))
+    """
+    name, plus, last = word.rpartition("+")
+    count = last.removesuffix(STARTS)
+    if not plus or count == last:
+        return word, None
+    if not count.isdecimal() or int(count) < 2:
+        raise ConfigError(f"A mixture must have at least 2 starts; got {word!r}. Try {name}+4{STARTS}.")
+    return name, int(count)
