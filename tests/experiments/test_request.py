@@ -15,6 +15,7 @@ from mogul.experiments.baselines import BASELINES
 from mogul.experiments.registry import EXPERIMENTS, experiment
 from mogul.experiments.request import Request
 from mogul.experiments.split_choice import SplitChoice
+from mogul.training.presets import preset as training_preset
 from small_jobs import small, small_arm, tasks
 
 # The table of the command that this one replaces.
@@ -34,6 +35,22 @@ def test_the_fast_preset_runs_each_model_with_and_without_a_plane() -> None:
     assert labels(models=("mogp",), preset="paper") == ["least squares", "MOGP"]
     assert labels(models=("mogp",), preset="paper", linear=True) == ["least squares", "MOGP", "MOGP + linear"]
     assert labels(models=("mogp+linear",), linear=False) == ["least squares", "MOGP + linear"]
+
+
+def test_the_default_preset_trains_as_fit_does() -> None:
+    grouped = small_arm(num_rows=3600)
+    many = replace(experiment("regression"), load=lambda dataset, folder, preset: lambda seed: grouped)
+    splits = SplitChoice((0,), (3,))
+    jobs = [
+        job
+        for job, _ in tasks(many, preset="default", models=("mogp+linear",), splits=splits, epochs=None)
+        if job.kind == "model"
+    ]
+    assert [job.holds_out_groups for job in jobs] == [False, True]
+    for job in jobs:
+        assert job.training == training_preset("default", "mogp", job.seed, job.split.num_train)
+        assert "num_inducing" not in job.options  # as many as the model has by itself
+    assert labels(models=("mogp",), preset="default") == ["least squares", "MOGP", "MOGP + linear"]
 
 
 NOISES = [f"N-SBGPRN + linear + {noise} noise" for noise in ("GP", "net", "Student-t")]

@@ -12,7 +12,9 @@ EXPERIMENTS = "synthetic, regression, unsupervised, hidden-units, small-data, mi
 
 def reproduce(
     experiment: Annotated[str, typer.Argument(help=f"One of {EXPERIMENTS}.")],
-    preset: Annotated[str, typer.Option(help="fast, or paper for the paper's own protocol.")] = "fast",
+    preset: Annotated[
+        str, typer.Option(help="fast, default to train as mogul fit does, or paper for the paper's own protocol.")
+    ] = "fast",
     datasets: Annotated[
         str | None, typer.Option(help="Data sets with commas: see `mogul data list`; else the experiment's first.")
     ] = None,
@@ -28,7 +30,7 @@ def reproduce(
         bool | None,
         typer.Option(
             "--linear/--no-linear",
-            help="Whether each model is also run on a least-squares plane; else it is in the fast preset.",
+            help="Whether each model is also run on a least-squares plane; else it is, but in the paper's preset.",
         ),
     ] = None,
     noises: Annotated[
@@ -77,7 +79,7 @@ def reproduce(
 
     chosen = declared(experiment)
     checked_preset = require_preset(preset)
-    default_splits = 1 if checked_preset == "fast" else chosen.num_splits
+    default_splits = chosen.num_splits if checked_preset == "paper" else 1
     request = Request(
         chosen,
         checked_preset,

@@ -48,7 +48,7 @@ class Experiment:
         section: of the paper.
         title: in a few words.
         groups: its lines, by names that can be typed for many at once; the first is the default.
-        fast_groups: those that the fast preset runs beside the first.
+        added_groups: those that all presets but the paper's run beside the first.
         dataset: the default.
         setting: what is swept, if anything: a name of the model's options, or one that `prepare` knows.
         points: its values.
@@ -70,7 +70,7 @@ class Experiment:
     section: str
     title: str
     groups: Mapping[str, Sequence[Line]]
-    fast_groups: tuple[str, ...] = ()
+    added_groups: tuple[str, ...] = ()
     dataset: str = "kuka"
     setting: str | None = None
     points: tuple[int, ...] = ()
@@ -135,10 +135,12 @@ class Experiment:
     ) -> TrainingConfig:
         """How to train; where only a share of the training rows is used, steps are on as much smaller a batch.
 
-        That is the paper's rule for its own models; the default way to train, on a plane, suits itself to few rows.
+        That is the paper's rule for its own models; the default way to train suits itself to few rows.
         """
         if preset == "paper":
             config = protocol.paper(line, dataset, num_train, epochs, seed)
+        elif preset == "default":
+            return line.trained(protocol.default(line, num_train, epochs, seed))
         elif line.linear:
             return line.trained(self.fast(line, num_train, epochs, seed))
         else:  # as many steps with few rows as with all

@@ -12,7 +12,11 @@ from mogul.training import TrainingConfig
 
 # Of every job, whatever the machine: the order of sums, and with it the last digits, depends on it.
 NUM_THREADS = 1
-NUM_DRAWS = {"paper": NUM_OUTER * NUM_INNER, "fast": FEW_OUTER * NUM_INNER}
+NUM_DRAWS: dict[str, int] = {
+    "paper": NUM_OUTER * NUM_INNER,
+    "default": FEW_OUTER * NUM_INNER,
+    "fast": FEW_OUTER * NUM_INNER,
+}
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,6 @@ REGRESSION = Experiment(
         "all": [*_MOGP, *_GPRN, *_DGP],
         "noises": _NOISES,
     },
-    fast_groups=("noises",),
+    added_groups=("noises",),
     holds_out_groups=True,
 )

@@ -30,8 +30,8 @@ class Request:
         datasets: names of the catalogue.
         models: names of lines or groups of lines; `none` for no model.
         baselines: names; `none` for no baseline.
-        linear: whether each model is also run on a least-squares plane; by default in the fast preset.
-        noises: that each model is run with; by default the constant one, and what the fast preset adds.
+        linear: whether each model is also run on a least-squares plane; by default in all presets but the paper's.
+        noises: that each model is run with; by default the constant one, and what all presets but the paper's add.
         splits: which.
         points: of the sweep.
         epochs: of every model.
@@ -71,12 +71,12 @@ class Request:
         return sorted(found, key=lambda task: task[0].work)
 
     def _lines(self) -> list[Line]:
-        is_fast, groups = self.preset == "fast", self.experiment.groups
+        is_ours, groups = self.preset != "paper", self.experiment.groups
         words = self.models
         if words is None:
-            adds = is_fast and self.linear is not False and self.noises is None
-            words = (next(iter(groups)), *(self.experiment.fast_groups if adds else ()))
-        linear = is_fast if self.linear is None else self.linear
+            adds = is_ours and self.linear is not False and self.noises is None
+            words = (next(iter(groups)), *(self.experiment.added_groups if adds else ()))
+        linear = is_ours if self.linear is None else self.linear
         return choose(words, groups, linear=linear, noises=require_noises(self.noises or ("constant",)))
 
     def _baselines(self) -> dict[str, Baseline]:
@@ -155,7 +155,7 @@ class Request:
 
     def _holds_out_groups(self, line: Line) -> bool:
         """The paper's protocol, and the paper's models, train on all there is."""
-        return self.preset == "fast" and line.linear and self.experiment.holds_out_groups
+        return self.preset != "paper" and line.linear and self.experiment.holds_out_groups
 
     def _training(self, line: Line, split: Split, settings: Settings, seed: int) -> TrainingConfig:
         num_train = settings.get("num_train", split.num_train)
