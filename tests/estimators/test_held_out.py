@@ -138,3 +138,14 @@ class TestChoice:
     def test_a_grid_may_hold_it(self) -> None:
         search = GridSearchCV(AUTO, {"noise": ["gp", "auto"]}, cv=2).fit(X, Y)
         assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_groups_of_many_rows_are_trained_on_in_small_steps() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2700, 1))
+    estimator = MultiOutputGPRegressor("mogp", epochs=1, num_inducing=3)
+    rates = [
+        estimator.fit(X, np.sin(X), groups=groups).fitted_.history.records[0].learning_rate
+        for groups in (None, np.repeat(np.arange(3), 900))
+    ]
+    assert rates == [0.02, 0.01]

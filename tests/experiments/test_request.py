@@ -48,7 +48,8 @@ def test_the_default_preset_trains_as_fit_does() -> None:
     ]
     assert [job.holds_out_groups for job in jobs] == [False, True]
     for job in jobs:
-        assert job.training == training_preset("default", "mogp", job.seed, job.split.num_train)
+        num_train, grouped = job.split.num_train, job.holds_out_groups
+        assert job.training == training_preset("default", "mogp", job.seed, num_train, grouped=grouped)
         assert "num_inducing" not in job.options  # as many as the model has by itself
     assert labels(models=("mogp",), preset="default") == ["least squares", "MOGP", "MOGP + linear"]
 

@@ -24,3 +24,12 @@ def test_more_rows_never_have_more_epochs_within_a_precision(model: str) -> None
 def test_annealing_leaves_most_of_the_epochs() -> None:
     config = preset("default", "dgp", num_rows=1_000_000)
     assert config.anneal_epochs <= math.ceil(config.epochs / 5)
+
+
+def test_rows_in_groups_take_smaller_steps() -> None:
+    def rate(num_rows: int, name: str = "default", *, grouped: bool) -> float:
+        return preset(name, "mogp", num_rows=num_rows, grouped=grouped).learning_rate
+
+    assert rate(5000, grouped=True) == rate(5000, grouped=False) / 2
+    assert rate(200, grouped=True) == rate(200, grouped=False)
+    assert rate(5000, "paper", grouped=True) == rate(5000, "paper", grouped=False)

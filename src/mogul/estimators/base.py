@@ -92,14 +92,20 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         self._quick = fitted.predictor(seed=self._seed)
 
     def _training_config(
-        self, model: str, num_rows: int, held_out: float | None = None, epochs: int | None = None
+        self,
+        model: str,
+        num_rows: int,
+        held_out: float | None = None,
+        epochs: int | None = None,
+        *,
+        grouped: bool = False,
     ) -> TrainingConfig:
         """The preset or the config, with what was given beside it."""
         if self.config is not None and self.preset is not None:
             raise ConfigError(f"Give config or preset, not both; got preset {self.preset!r} beside a config. Drop one.")
         if self.config is not None and not isinstance(self.config, TrainingConfig):
             raise ConfigError(f"config must be a mogul.TrainingConfig; got {self.config!r}. Leave it out.")
-        config = self.config or preset(self.preset or "default", model, self._seed, num_rows)
+        config = self.config or preset(self.preset or "default", model, self._seed, num_rows, grouped=grouped)
         given = self._given(self._training) | ({} if epochs is None else {"epochs": epochs})
         if "epochs" in given:
             require_positive(epochs=given["epochs"])

@@ -172,17 +172,16 @@ class MultiOutputGPRegressor(PredictsOutputs):
         if aside is not None:
             rows, calibrating = rows.set_aside(aside, self._seed)
         data = rows.data
-        model = default_model(data.num_rows, grouped=groups is not None) if self.model is None else self.model
+        model = default_model(data.num_rows, grouped=numbers is not None) if self.model is None else self.model
         options = with_defaults(options, model, self.preset, data.num_outputs)
-        config = self._training_config(model, data.num_rows, share if numbers is None else None, epochs)
+        grouped = numbers is not None
+        config = self._training_config(model, data.num_rows, None if grouped else share, epochs, grouped=grouped)
         share = share or held_out_share(config.stopping, options["noise"] == AUTO)
         held_out = None if is_pair(validation) else rows.watched(share, self._seed)
         if is_pair(validation):
             data, held_out = with_validation(data, self._own_rows(*validation))
         mean = "paper" if self.mean is None and self.preset == "paper" else self.mean
-        fitted = fit(
-            data, model, config, mean=mean, held_out=held_out, retrain=numbers is not None, **saving, **options
-        )
+        fitted = fit(data, model, config, mean=mean, held_out=held_out, retrain=grouped, **saving, **options)
         if calibrating is not None:
             together = calibrating.places if calibrating.groups is None else calibrating.groups
             fitted = fitted.calibrated(calibrating.data, together, self._seed)

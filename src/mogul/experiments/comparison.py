@@ -49,12 +49,13 @@ class Training:
     def fit(self, data: Dataset, model: str) -> Fitted:
         """The model of this name, trained so."""
         rows, held_out, aside = self.divided(data)
-        config = preset_config(self.preset, model, self.seed, rows.data.num_rows)
+        grouped = held_out is not None
+        config = preset_config(self.preset, model, self.seed, rows.data.num_rows, grouped=grouped)
         if self.epochs is not None:
             config = config.within(self.epochs)
         mean: MeanChoice | None = "paper" if self.preset == "paper" else None
         options = with_defaults(self.options, model, self.preset, data.num_outputs)
-        fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, retrain=held_out is not None, **options)
+        fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, retrain=grouped, **options)
         return fitted if aside is None else fitted.calibrated(aside.data, aside.groups, self.seed)
 
     def divided(self, data: Dataset) -> tuple[Rows, Int[IntArray, "W"] | None, Rows | None]:

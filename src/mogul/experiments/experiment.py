@@ -131,7 +131,16 @@ class Experiment:
         return dict(self.options) | line.build_options(num_outputs) | swept
 
     def training(
-        self, line: Line, preset: PresetName, dataset: str, num_train: int, share: float, epochs: int | None, seed: int
+        self,
+        line: Line,
+        preset: PresetName,
+        dataset: str,
+        num_train: int,
+        share: float,
+        epochs: int | None,
+        seed: int,
+        *,
+        grouped: bool = False,
     ) -> TrainingConfig:
         """How to train; where only a share of the training rows is used, steps are on as much smaller a batch.
 
@@ -140,7 +149,7 @@ class Experiment:
         if preset == "paper":
             config = protocol.paper(line, dataset, num_train, epochs, seed)
         elif preset == "default":
-            return line.trained(protocol.default(line, num_train, epochs, seed))
+            return line.trained(protocol.default(line, num_train, epochs, seed, grouped=grouped))
         elif line.linear:
             return line.trained(self.fast(line, num_train, epochs, seed))
         else:  # as many steps with few rows as with all

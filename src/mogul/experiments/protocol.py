@@ -55,9 +55,9 @@ def capped(options: Mapping[str, Any], model: str, preset: PresetName, inducing:
     return dict(options) if most is None or (own or papers) <= most else {**options, "num_inducing": most}
 
 
-def default(line: Line, num_train: int, epochs: int | None, seed: int) -> TrainingConfig:
+def default(line: Line, num_train: int, epochs: int | None, seed: int, *, grouped: bool) -> TrainingConfig:
     """As `mogul fit` and `MultiOutputGPRegressor` train."""
-    config = training_preset("default", line.model, seed, num_train)
+    config = training_preset("default", line.model, seed, num_train, grouped=grouped)
     return config if epochs is None else config.within(epochs)
 
 

@@ -124,6 +124,7 @@ class Request:
                     baseline_epochs=baseline.epochs,
                 )
         for line in lines:
+            holds_out = chosen.by_trajectory and self._holds_out_groups(line)
             for settings in self.experiment.settings(self.points, swept=line.swept):
                 words = f"--models {line.name}{'' if line.linear else ' --no-linear'} --baselines none"
                 yield Job(
@@ -136,8 +137,8 @@ class Request:
                     noise_floor=line.noise_floor,
                     options=self._options(line, settings, example.num_outputs),
                     linear=line.linear,
-                    training=self._training(line, split, settings, chosen.seed),
-                    holds_out_groups=chosen.by_trajectory and self._holds_out_groups(line),
+                    training=self._training(line, split, settings, chosen.seed, grouped=holds_out),
+                    holds_out_groups=holds_out,
                 )
 
     def _require_inputs(self, dataset: str, lines: Sequence[Line], train: Dataset) -> None:
@@ -157,10 +158,11 @@ class Request:
         """The paper's protocol, and the paper's models, train on all there is."""
         return self.preset != "paper" and line.linear and self.experiment.holds_out_groups
 
-    def _training(self, line: Line, split: Split, settings: Settings, seed: int) -> TrainingConfig:
+    def _training(self, line: Line, split: Split, settings: Settings, seed: int, *, grouped: bool) -> TrainingConfig:
         num_train = settings.get("num_train", split.num_train)
         share = num_train / split.num_train
-        return self.experiment.training(line, self.preset, split.dataset, num_train, share, self.epochs, seed)
+        chosen = line, self.preset, split.dataset, num_train, share, self.epochs, seed
+        return self.experiment.training(*chosen, grouped=grouped)
 
     def _command(self, dataset: str, chosen: ChosenSplit, words: str, settings: Settings) -> str:
         """What makes one row alone."""

@@ -62,6 +62,7 @@ def fit(
             default the config's `stopping` holds out some, or none.
         retrain: whether rows that were held out are trained on in the end: the model is then trained again on all rows,
             for as many epochs as made the held-out ones likeliest, at the same rates, with the noise that they chose.
+            It is for rows held out by groups, and takes the steps of such rows where no config says otherwise.
         options: sizes and nonlinearity, as `mogul.models.build` takes them, of which the model must have a use. What is
             not named is the paper's: noise="constant" and ⌈P/2⌉ latent GPs for P outputs, where
             `MultiOutputGPRegressor` and `mogul fit` have noise="gp" and num_latents=max(min(P, 4), ⌈P/2⌉). Beside what
@@ -84,7 +85,7 @@ def fit(
     _require_used(options, num_inputs, model)
     if config is not None and preset is not None:
         raise ConfigError(f"Give config or preset, not both; got preset {preset!r} beside a config. Drop one of them.")
-    config = config or preset_config(preset or "default", model, seed, data.num_rows)
+    config = config or preset_config(preset or "default", model, seed, data.num_rows, grouped=retrain)
     options |= _sites(parsed, config, options)
     choosing = options.get("noise") == AUTO
     if choosing and parsed.latent:

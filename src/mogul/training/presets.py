@@ -22,6 +22,8 @@ _MANY_STEPS, _FEWEST_EPOCHS = 3000, 3
 _MILESTONES, _DECAY = tuple(0.1 * tenth for tenth in range(2, 10)), 0.65
 # Beyond so many rows random starts hardly differ, and single precision is as good (docs/performance.md) and faster.
 _FEW_ROWS = 2500
+# Large steps learn more of rows like those at hand, and are too sure of others (docs/defaults.md).
+_FEW_ROWS_RATE, _RATE, _GROUPED_RATE = 0.03, 0.02, 0.01
 # So many outputs have a latent GP each; the paper's robots have seven and more.
 _FEW_OUTPUTS = 4
 
@@ -53,7 +55,7 @@ def with_defaults(options: Mapping[str, Any], model: str, preset: str | None, nu
     return {"noise": "gp", **sizes, **options}
 
 
-def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000) -> TrainingConfig:
+def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000, *, grouped: bool = False) -> TrainingConfig:
     """The configuration of this name for a model.
 
     Args:
@@ -61,6 +63,7 @@ def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000) -> Traini
         model: one of `mogul.models.names()`.
         seed: of everything random.
         num_rows: how many rows there are to train on: the default way and the precision depend on it.
+        grouped: whether rows come in groups, and new ones of other groups: the default way then takes smaller steps.
 
     Example:
         >>> preset("paper", "n-mogp").expectation
@@ -68,14 +71,14 @@ def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000) -> Traini
     """
     match name:
         case "default":
-            return _default(model, seed, num_rows)
+            return _default(model, seed, num_rows, grouped)
         case "paper":
             return _paper(model, seed, num_rows)
         case _:
             raise unknown_name("preset", name, get_args(PresetName))
 
 
-def _default(model: str, seed: int, num_rows: int) -> TrainingConfig:
+def _default(model: str, seed: int, num_rows: int, grouped: bool) -> TrainingConfig:
     """A budget of steps, closed-form noise; several starts and double precision for few rows."""
     few = num_rows <= _FEW_ROWS
     recipe = Name.parse(model).recipe
@@ -84,7 +87,7 @@ def _default(model: str, seed: int, num_rows: int) -> TrainingConfig:
     return TrainingConfig(
         epochs=epochs,
         batch_size=batch_size,
-        learning_rate=0.03 if few else 0.01,
+        learning_rate=_FEW_ROWS_RATE if few else _GROUPED_RATE if grouped else _RATE,
         milestones=_MILESTONES,
         decay=_DECAY,
         anneal_epochs=min(recipe.anneal_epochs, epochs // 5),
