@@ -23,7 +23,9 @@ def run() -> dict[str, float]:
 
 def compare(train: Dataset, test: Dataset, epochs: int = EPOCHS) -> dict[str, float]:
     """Trained and used in float32; trained in float32 and used in float64 (`mixed`); all in float64."""
-    config = replace(preset("default", MODEL, num_rows=train.num_rows), epochs=epochs, stopping=None)
+    config = replace(
+        preset("default", MODEL, num_rows=train.num_rows), epochs=epochs, learning_rate=0.01, stopping=None
+    )
     figures = {}
     single = fit(train, MODEL, replace(config, precision="float32"), noise=NOISE)
     figures["float32_ll"] = single.evaluate(test, standardised=True).ll

@@ -7,7 +7,7 @@ import torch
 
 pytest.importorskip("benchmarks.__main__", reason="the benchmarks are not beside the tests")
 
-from benchmarks import solvers, steps
+from benchmarks import defaults, solvers, steps
 from benchmarks.__main__ import PAGE, RESULTS
 from benchmarks.report import performance_page
 from benchmarks.timing import interleaved
@@ -32,3 +32,8 @@ def test_a_step_of_each_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_page_says_what_was_measured() -> None:
     assert PAGE.read_text(encoding="utf-8") == performance_page(json.loads(RESULTS.read_text(encoding="utf-8")))
+
+
+def test_the_page_of_defaults_says_what_was_measured() -> None:
+    results = json.loads(defaults.RESULTS.read_text(encoding="utf-8"))
+    assert defaults.PAGE.read_text(encoding="utf-8") == defaults.defaults_page(results)

@@ -149,3 +149,13 @@ def test_groups_of_many_rows_are_trained_on_in_small_steps() -> None:
         for groups in (None, np.repeat(np.arange(3), 900))
     ]
     assert rates[1] == rates[0] / 2
+
+
+@pytest.mark.parametrize("num_kept", [1, 2])
+def test_more_training_after_groups_has_rates_of_its_own(num_kept: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 1))
+    estimator = MultiOutputGPRegressor("mogp", epochs=3, num_inducing=3, num_starts=2, num_kept=num_kept)
+    fitted = estimator.fit(X, np.sin(X), groups=np.repeat(np.arange(4), 10)).fitted_
+    before = len(fitted.history.elbo)
+    assert len(estimator.partial_fit(X, np.sin(X), epochs=5).fitted_.history.elbo) == before + 5

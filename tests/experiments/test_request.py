@@ -43,13 +43,13 @@ def test_the_default_preset_trains_as_fit_does() -> None:
     splits = SplitChoice((0,), (3,))
     jobs = [
         job
-        for job, _ in tasks(many, preset="default", models=("mogp+linear",), splits=splits, epochs=None)
+        for job, _ in tasks(many, preset="default", models=("mogp",), splits=splits, epochs=None)
         if job.kind == "model"
     ]
-    assert [job.holds_out_groups for job in jobs] == [False, True]
+    assert [job.holds_out_groups for job in jobs] == [False, False, False, True]
     for job in jobs:
-        num_train, grouped = job.split.num_train, job.holds_out_groups
-        assert job.training == training_preset("default", "mogp", job.seed, num_train, grouped=grouped)
+        num_train, in_groups = job.split.num_train, job.split.kind != "random"
+        assert job.training == training_preset("default", "mogp", job.seed, num_train, grouped=in_groups)
         assert "num_inducing" not in job.options  # as many as the model has by itself
     assert labels(models=("mogp",), preset="default") == ["least squares", "MOGP", "MOGP + linear"]
 
@@ -148,6 +148,18 @@ def test_work_is_counted_by_the_rows_that_a_sweep_trains_on() -> None:
     assert work["baseline", 40] == 4 * work["baseline", 10] == 40 * BASELINES["fourier"].epochs
 
 
+def test_work_is_counted_for_all_that_is_trained() -> None:
+    def work(model: str, splits: SplitChoice, **choices: object) -> int:
+        ((job, _),) = tasks(
+            small(experiment("regression")), models=(model,), baselines=("none",), splits=splits, epochs=3, **choices
+        )
+        return job.work // job.split.num_train
+
+    rows, trajectories = SplitChoice((0,)), SplitChoice((), (0,))
+    assert work("mogp+linear+3-starts", rows) == 3 * 3
+    assert work("mogp+linear+3-starts", trajectories) == 2 * 3 * 3  # held-out groups are trained on in the end
+
+
 def test_data_without_inputs_are_for_latent_ones() -> None:
     arm = small_arm("oil-flow")
     grouped = replace(arm, data=Dataset(None, arm.data.y))
@@ -160,14 +172,16 @@ def test_data_without_inputs_are_for_latent_ones() -> None:
     with pytest.raises(ConfigError, match=refused):
         on_outputs("regression")
     assert on_outputs("regression", models=("none",)) == ["mean"]
+    with pytest.raises(ConfigError, match="baseline must suit oil-flow; got least-squares, of which none does"):
+        on_outputs("regression", models=("none",), baselines=("least-squares",))
     assert "mogp-lvm" in on_outputs("unsupervised")
 
 
 @pytest.mark.no_cover  # many steps on lines that other tests run too
 @pytest.mark.parametrize("name", list(EXPERIMENTS))
-@pytest.mark.parametrize(("epochs", "inducing"), [(None, None), (2, 5)])
+@pytest.mark.parametrize(("preset", "epochs", "inducing"), [("fast", None, None), ("fast", 2, 5), ("default", 2, None)])
 def test_the_command_of_a_job_makes_that_job_alone(
-    name: str, epochs: int | None, inducing: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name: str, preset: str, epochs: int | None, inducing: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     chosen = experiment(name) if name == "synthetic" else small(experiment(name))
     monkeypatch.setitem(EXPERIMENTS, name, chosen)
@@ -175,7 +189,9 @@ def test_the_command_of_a_job_makes_that_job_alone(
     monkeypatch.setattr(mogul.reproduce, "reproduce", lambda request, out, jobs: asked.append(request) or 0)
     points = {"small-data": (10, 20), "missing-outputs": (0, 2)}.get(name)
     splits = SplitChoice((1,)) if name == "synthetic" else SplitChoice((1,), (0, 2))
-    jobs = [job for job, _ in tasks(chosen, splits=splits, points=points, epochs=epochs, inducing=inducing)]
+    jobs = [
+        job for job, _ in tasks(chosen, preset=preset, splits=splits, points=points, epochs=epochs, inducing=inducing)
+    ]
     assert {job.options["num_inducing"] for job in jobs if job.kind == "model" and inducing} <= {inducing}
     for job in jobs:
         monkeypatch.setattr(sys, "argv", [*shlex.split(job.command), "--out", str(tmp_path)])
@@ -191,7 +207,7 @@ def test_the_command_of_a_job_makes_that_job_alone(
         ({"models": ("mogq",)}, UnknownNameError, "model must be one of main, .*Did you mean 'mogp'"),
         ({"models": ("mogp+1-starts",)}, ConfigError, "must have at least 2 starts; .* Try mogp.4-starts"),
         ({"models": ("mogp+some-starts",)}, ConfigError, "must have at least 2 starts"),
-        ({"models": ("mogq+2-starts",)}, UnknownNameError, "model must be one of main"),
+        ({"models": ("mogq+2-starts",)}, UnknownNameError, "Did you mean 'mogp'"),
         ({"noises": ("student",)}, UnknownNameError, "noise must be one of constant, .*Did you mean 'student-t'"),
         ({"baselines": ("least-square",)}, UnknownNameError, "Did you mean 'least-squares'"),
         ({"models": ("none",), "baselines": ("none",)}, ConfigError, "must be something to run"),

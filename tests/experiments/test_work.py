@@ -11,7 +11,7 @@ import torch
 
 from mogul.data import Scaling
 from mogul.data.grouped import GroupedData
-from mogul.errors import MogulWarning
+from mogul.errors import MogulWarning, NumericalError
 from mogul.experiments.baselines import BASELINES, LeastSquares
 from mogul.experiments.comparison import Training, compare, holdout
 from mogul.experiments.job import Job
@@ -115,6 +115,21 @@ def test_a_mixture_of_starts_is_scored_as_one(splits: SplitChoice) -> None:
     assert record.metrics["ll"] == pytest.approx(score_of[0].ll, abs=1e-6)
     assert record.metrics["ll"] != pytest.approx(score_of[1].ll, abs=1e-6)
     assert record.label == "MOGP + linear × 2 starts"
+
+
+def test_a_mixture_that_lost_a_start_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    (job, grouped), *_ = tasks(small(experiment("regression")), models=("mogp+linear+2-starts",), baselines=("none",))
+    advance = Run.advance
+
+    def broken(training: Run) -> None:
+        if training.start == 1:
+            raise NumericalError("The gradient's norm must be finite; it is nan.")
+        advance(training)
+
+    monkeypatch.setattr(Run, "advance", broken)
+    assert run_job(job, grouped, PROVENANCE).error == (
+        "All 2 starts of a mixture must train; 1 did. Try fewer starts, or another seed."
+    )
 
 
 def test_a_job_that_is_interrupted_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,6 +138,7 @@ def test_latex_is_well_formed(records: list[Record]) -> None:
 
 
 def test_signs_that_latex_would_read_are_escaped() -> None:
+    assert escape("MOGP × 4 starts") == r"MOGP $\times$ 4 starts"
     assert escape("a_b & c% #1 $x {y} ~ ^ \\") == (
         r"a\_b \& c\% \#1 \$x \{y\} \textasciitilde{} \textasciicircum{} \textbackslash{}"
     )

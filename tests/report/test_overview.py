@@ -71,6 +71,27 @@ def test_of_each_kind_the_best_is_shown_for_what_it_is(records: list[Record], tm
     assert "one standard deviation over runs" in text
 
 
+def test_under_the_papers_protocol_each_of_its_models_is_shown(tmp_path: Path) -> None:
+    scores = {"N-MOGP": 25.0, "MOGP": 16.0, "MOGP + linear": 30.0, "N-MOGP + linear": 40.0}
+    publish(tmp_path, "one", [scored(label, 0, ll, preset="paper") for label, ll in scores.items()])
+    shown = rows(overview(read_published(tmp_path), "results"))
+    assert [(row[0], row[2]) for row in shown] == [
+        ("kuka, random, paper", "DK-N-SBGPRN (sherf)"),
+        ("", "N-MOGP"),
+        ("", "MOGP"),
+        ("", "N-MOGP + linear"),
+    ]
+
+
+def test_a_mixture_of_starts_is_shown_as_one(tmp_path: Path) -> None:
+    publish(tmp_path, "one", [scored("N-MOGP", 0, 25.0), scored("N-MOGP + linear × 4 starts", 0, 46.0)])
+    _, *shown = rows(overview(read_published(tmp_path), "results"))
+    assert [row[1:5] for row in shown] == [
+        ["ours, the paper's model", "N-MOGP", "25.00", "0.100"],
+        ["ours, mixture of starts", "N-MOGP + linear × 4 starts", "46.00", "0.100"],
+    ]
+
+
 def test_runs_are_read_together_but_no_number_twice(records: list[Record], tmp_path: Path) -> None:
     publish(tmp_path, "one", records[:4])
     publish(tmp_path, "two", records[4:])

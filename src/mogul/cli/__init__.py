@@ -9,9 +9,9 @@ import typer
 from mogul.cli.compare import app as compare_app
 from mogul.cli.data import app as data_app
 from mogul.cli.models import app as models_app
-from mogul.cli.report import report
-from mogul.cli.reproduce import reproduce
-from mogul.cli.run import DEBUG, run
+from mogul.cli.report import report as report_command
+from mogul.cli.reproduce import reproduce as reproduce_command
+from mogul.cli.runner import DEBUG, run
 from mogul.errors import ConfigError
 from mogul.files import require_file, require_folder
 
@@ -24,8 +24,8 @@ app = typer.Typer(
 app.add_typer(models_app)
 app.add_typer(compare_app)
 app.add_typer(data_app, name="data")
-app.command()(reproduce)
-app.command()(report)
+app.command()(reproduce_command)
+app.command()(report_command)
 
 
 @app.callback()

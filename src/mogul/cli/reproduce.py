@@ -22,7 +22,8 @@ def reproduce(
         str | None,
         typer.Option(
             help="Models with commas, such as n-mogp, n-mogp-leaky, dgp-same (L′ = L), n-mogp+linear, "
-            "n-mogp+linear+gp-noise or n-mogp+4-starts (their mixture); groups, such as table-2, noises or all; none."
+            "n-mogp+linear+gp-noise or n-mogp+4-starts (a mixture of four starts); groups, such as table-2, noises or "
+            "all; none."
         ),
     ] = None,
     baselines: Annotated[str | None, typer.Option(help="Baselines with commas, or none; else all.")] = None,
@@ -30,7 +31,7 @@ def reproduce(
         bool | None,
         typer.Option(
             "--linear/--no-linear",
-            help="Whether each model is also run on a least-squares plane; else it is, but in the paper's preset.",
+            help="Whether each model is also run on a least-squares plane; else all are, except in the paper's preset.",
         ),
     ] = None,
     noises: Annotated[

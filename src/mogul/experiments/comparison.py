@@ -49,7 +49,7 @@ class Training:
     def fit(self, data: Dataset, model: str) -> Fitted:
         """The model of this name, trained so."""
         rows, held_out, aside = self.divided(data)
-        grouped = held_out is not None
+        grouped = self.groups is not None
         config = preset_config(self.preset, model, self.seed, rows.data.num_rows, grouped=grouped)
         if self.epochs is not None:
             config = config.within(self.epochs)

@@ -74,7 +74,8 @@ class Job(Subject):
             return math.ceil(rows * self.baseline_epochs)
         kept, tried = self.training.num_kept, self.training.num_starts - self.training.num_kept
         trials = tried * min(self.training.start_epochs, self.training.epochs)
-        return rows * (kept * self.training.epochs + trials)
+        # Held-out groups are trained on in the end, for at most as long again.
+        return rows * (kept * self.training.epochs + trials) * (2 if self.holds_out_groups else 1)
 
 
 def _without_seed(training: TrainingConfig) -> dict[str, Any]:

@@ -83,13 +83,9 @@ class Line:
         return replace(self, name=name, label=label, num_starts=num_starts)
 
     def trained(self, config: TrainingConfig) -> TrainingConfig:
-        """This way to train, with its number of starts.
-
-        All are kept, so that there is nothing to choose by a trial.
-        """
-        if self.num_starts is None:
-            return config
-        return replace(config, num_starts=self.num_starts, num_kept=self.num_starts, start_epochs=1)
+        """This way to train, with its number of starts, of which all are kept."""
+        starts = self.num_starts
+        return config if starts is None else replace(config, num_starts=starts, num_kept=starts)
 
     def variants(self, *, linear: bool, noises: Sequence[NoiseName]) -> list["Line"]:
         """It with each noise, and all of these on a plane, too; what is on one already, or noisy, stays as it is."""
@@ -166,7 +162,7 @@ def choose(
         elif name in variants:
             found = [variants[name]]
         else:
-            raise unknown_name("model", word, [*groups, *known, NONE])
+            raise unknown_name("model", name, [*groups, *known, NONE])
         chosen += found if num_starts is None else [each.mixed(num_starts) for each in found]
     return list({each.name: each for each in chosen}.values())
 

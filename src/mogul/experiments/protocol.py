@@ -17,7 +17,7 @@ PresetName = Literal["fast", "default", "paper"]
 FAST_EPOCHS, FAST_STEPS = 12, 360
 # Half the paper's: a step takes two fifths of the time (docs/performance.md).
 FAST_INDUCING = 200
-# On a plane, with many rows: of twelve epochs few are spent at the first rate.
+# On a plane, with many rows: half the default's, so that random splits and trajectories have the same.
 FAST_RATE = 0.01
 # Appendix, Regression: rows per step; 500 elsewhere.
 PAPER_BATCHES = {"halfcheetah": 1000, "rhythmic-arm": 250, "baxter-rand": 250}

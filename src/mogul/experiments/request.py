@@ -67,7 +67,13 @@ class Request:
             source = self.experiment.load(dataset, self.folder, self.preset)
             for chosen in self.splits.each:
                 grouped = source(chosen.seed)
-                found += [(job, grouped) for job in self._jobs(grouped, chosen, lines, baselines)]
+                jobs = list(self._jobs(grouped, chosen, lines, baselines))
+                if not jobs:
+                    raise ConfigError(
+                        f"At least one baseline must suit {dataset}; got {', '.join(baselines)}, of which none does. "
+                        "Name others, or models."
+                    )
+                found += [(job, grouped) for job in jobs]
         return sorted(found, key=lambda task: task[0].work)
 
     def _lines(self) -> list[Line]:
@@ -124,7 +130,6 @@ class Request:
                     baseline_epochs=baseline.epochs,
                 )
         for line in lines:
-            holds_out = chosen.by_trajectory and self._holds_out_groups(line)
             for settings in self.experiment.settings(self.points, swept=line.swept):
                 words = f"--models {line.name}{'' if line.linear else ' --no-linear'} --baselines none"
                 yield Job(
@@ -137,8 +142,8 @@ class Request:
                     noise_floor=line.noise_floor,
                     options=self._options(line, settings, example.num_outputs),
                     linear=line.linear,
-                    training=self._training(line, split, settings, chosen.seed, grouped=holds_out),
-                    holds_out_groups=holds_out,
+                    training=self._training(line, split, settings, chosen.seed, grouped=chosen.by_trajectory),
+                    holds_out_groups=chosen.by_trajectory and self._holds_out_groups(line),
                 )
 
     def _require_inputs(self, dataset: str, lines: Sequence[Line], train: Dataset) -> None:

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from mogul.arrays import Array, IntArray
 from mogul.data import Dataset, Scaling
 from mogul.data.grouped import GroupedData
-from mogul.errors import MogulError, MogulWarning
+from mogul.errors import FitError, MogulError, MogulWarning
 from mogul.experiments.experiment import Experiment
 from mogul.experiments.job import NUM_THREADS, Job
 from mogul.experiments.measure import evenly_spaced, measure, rounded
@@ -26,6 +26,7 @@ from mogul.inputs import Latent
 from mogul.metrics import Part
 from mogul.training import Fitted, History, fit
 from mogul.training.held_out import HELD_OUT_SHARE, rows_of_some_groups
+from mogul.training.mixture import FittedMixture
 from mogul.training.task import MeanChoice
 
 MAX_LATENT_ROWS = 500
@@ -83,11 +84,20 @@ def _run_model(
     fitted = fit(train, job.model, job.training, mean=mean, held_out=held_out, retrain=True, **job.options)
     if fitted.history.interrupted:
         raise KeyboardInterrupt  # what was learnt by then is no result
+    _require_all_starts(fitted, job)
     measured = asdict(measure(_in_units(job, train, fitted.predict_parts(test, job.num_draws)), test.output_names))
     if declared.scores_training:
         known = measure(_in_units(job, train, fitted.predict_parts(train, job.num_draws)), train.output_names).metrics
         measured["metrics"] |= {f"train_{name}": known[name] for name in ("ll", "mrmse")}
     return measured | {"curve": _curve(fitted.history), "latent": _latent(fitted, _outputs_in_units(job, train))}
+
+
+def _require_all_starts(fitted: Fitted, job: Job) -> None:
+    """Check that a mixture is one of as many starts as its label says."""
+    asked = 1 if job.training is None else job.training.num_kept
+    found = fitted.num_members if isinstance(fitted, FittedMixture) else 1
+    if found < asked:
+        raise FitError(f"All {asked} starts of a mixture must train; {found} did. Try fewer starts, or another seed.")
 
 
 def _held_out(job: Job, grouped: GroupedData) -> Int[IntArray, "W"] | None:
@@ -114,7 +124,7 @@ def _outputs_in_units(job: Job, train: Dataset) -> Float[Array, "N P"]:
 
 
 def _curve(history: History) -> list[dict[str, float | int]]:
-    """Epochs of the start that was trained to the end; seconds since it began."""
+    """Epochs of the start that was trained to the end, the first of a mixture; seconds since it began."""
     passed = 0.0
     curve: list[dict[str, float | int]] = []
     for record in history.records:

@@ -16,6 +16,7 @@ _SIGNS = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "±": r"$\pm$",
+    "×": r"$\times$",
     "′": r"$'$",
     "−": "$-$",
     "‖": r"$\|$",

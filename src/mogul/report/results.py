@@ -42,7 +42,7 @@ def results_frame(records: Iterable[Record]) -> pd.DataFrame:
 
 
 def timings_frame(records: Iterable[Record]) -> pd.DataFrame:
-    """How long each job took, how many epochs it trained, and what makes it again."""
+    """How long each job took, the epochs of its (first) start, and what makes it again."""
     rows = [
         [
             record.experiment,

@@ -85,7 +85,8 @@ def fit(
     _require_used(options, num_inputs, model)
     if config is not None and preset is not None:
         raise ConfigError(f"Give config or preset, not both; got preset {preset!r} beside a config. Drop one of them.")
-    config = config or preset_config(preset or "default", model, seed, data.num_rows, grouped=retrain)
+    in_groups = retrain and held_out is not None
+    config = config or preset_config(preset or "default", model, seed, data.num_rows, grouped=in_groups)
     options |= _sites(parsed, config, options)
     choosing = options.get("noise") == AUTO
     if choosing and parsed.latent:

@@ -44,8 +44,14 @@ def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: i
         raise ConfigError(
             "More training needs a model with observed inputs that fit made; this one is not. Fit it anew."
         )
+    # Rates that were replayed, one for each epoch, are of that training alone.
     config = replace(
-        config, epochs=config.epochs if epochs is None else epochs, anneal_epochs=0, num_starts=1, num_kept=1
+        config,
+        epochs=config.epochs if epochs is None else epochs,
+        rates=None,
+        anneal_epochs=0,
+        num_starts=1,
+        num_kept=1,
     )
     generator = torch.Generator().manual_seed(seed)
     batch = fitted.scaling.batch(data.in_order(fitted.input_names, fitted.output_names), config.dtype)
