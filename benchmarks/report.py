@@ -205,7 +205,10 @@ def _precision(results: Results) -> list[str]:
             f"| {name} | float32 | float64 | {mixed:.2f} | |",
             f"| {name} | float64 | float64 | {double:.2f} | {slow:.0f} |",
         ]
-    how = "N-SBGPRN, defaults but for the rate, 0.01, and 10 epochs, random split of seed 0. Rounding sends the two trainings different ways."
+    how = (
+        "N-SBGPRN, defaults but for the rate, 0.01, and 10 epochs, random split of seed 0. "
+        "Rounding sends the two trainings different ways."
+    )
     return ["## Precision", how, "\n".join(lines)]
 
 
