@@ -169,7 +169,7 @@ def test_a_job_that_fails_does_not_stop_the_others(run, tmp_path: Path, monkeypa
     [
         (["nonsense"], "experiment must be one of synthetic, regression"),
         (["regresion"], "Did you mean 'regression'"),
-        (["regression", "--preset", "quick"], "preset must be one of fast, paper"),
+        (["regression", "--preset", "quick"], "preset must be one of fast, default, paper"),
         (["regression", "--models", "mogq"], "model must be one of"),
         (["regression", "--models", "mogp,"], "--models must be names with commas"),
         (["regression", "--baselines", "nothing"], "baseline must be one of"),

@@ -71,7 +71,7 @@ class TestMean:
 
     def test_the_papers_preset_has_the_papers_mean(self, monkeypatch: pytest.MonkeyPatch):
         quick_preset = TrainingConfig(epochs=1, num_starts=1)
-        monkeypatch.setattr(import_module("mogul.training.fit"), "preset_config", lambda *_: quick_preset)
+        monkeypatch.setattr(import_module("mogul.training.fit"), "preset_config", lambda *_, **__: quick_preset)
         assert isinstance(fit(waves(), "mogp", preset="paper").model.mean, ZeroMean)
         assert isinstance(fit(waves(), "mogp", preset="paper", mean="linear").model.mean, LinearOutputMean)
         assert isinstance(fit(waves(), "mogp", preset="default").model.mean, LinearOutputMean)
