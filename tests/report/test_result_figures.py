@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from mogul.report.figures import write_figures
 from mogul.report.leaderboard import Board, Line, Spread, boards
@@ -118,9 +119,20 @@ def test_each_preset_has_its_figure(tmp_path):
     write_jobs(tmp_path, [record("MOGP", "model", "mogp", 1, 0.1, 1, rng, preset=preset) for preset in presets])
     found = boards(read_records(tmp_path), [])
     assert [board.preset for board in found] == list(presets)
-    titles = [table_figure(board).axes[0].get_title(loc="left") for board in found]
+    titles = [table_figure(board).get_suptitle() for board in found]
     rows = "15,068 training and 5,000 test rows"
     assert titles == [f"regression: kuka, random rows, preset {preset}\n{rows}" for preset in presets]
+
+
+def test_a_title_is_not_cut_beside_long_labels(tmp_path):
+    label = "MLP ensemble + linear, noise by the nets, and more of it"
+    write_jobs(tmp_path, [record(label, "model", "mogp", 1, 0.1, 1, np.random.default_rng(0), preset="default")])
+    (board,) = boards(read_records(tmp_path), [])
+    figure = table_figure(board)
+    FigureCanvasAgg(figure).draw()
+    (title,) = (text for text in figure.texts if text.get_text() == figure.get_suptitle())
+    extent = title.get_window_extent()
+    assert 0 <= extent.x0 < extent.x1 <= figure.bbox.width
 
 
 @pytest.mark.parametrize(

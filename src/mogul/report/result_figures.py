@@ -53,7 +53,9 @@ def table_figure(board: Board) -> Figure:
     _point_to_stragglers(panel, lines, board.low_end)
     panel.set_yticks(range(len(lines)), [_plain(line.label) for line in lines])
     panel.set_xlabel("test LL per datapoint" + (f", {board.units}" if board.units else ""))
-    panel.set_title(_plain(f"{board.experiment}: {board.name}\n{board.rows}".strip()), loc="left", fontsize="medium")
+    # Over the whole figure: long labels of lines leave the panel too narrow for it.
+    title = _plain(f"{board.experiment}: {board.name}\n{board.rows}".strip())
+    figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize="medium")
     panel.grid(axis="x", alpha=0.3)
     panel.legend(fontsize="small", frameon=False)
     return figure
