@@ -8,7 +8,7 @@ from mogul.training.presets import preset
 
 
 @pytest.mark.parametrize(
-    ("num_rows", "epochs"), [(50, 200), (2_500, 60), (15_068, 20), (75_000, 20), (500_000, 3), (10_000_000, 3)]
+    ("num_rows", "epochs"), [(50, 200), (2_500, 60), (15_068, 30), (50_000, 30), (75_000, 20), (500_000, 3), (10_000_000, 3)]
 )
 def test_a_default_fit_has_a_budget_of_steps_and_some_passes_at_least(num_rows: int, epochs: int) -> None:
     assert preset("default", "n-sbgprn", num_rows=num_rows).epochs == epochs
@@ -24,6 +24,14 @@ def test_more_rows_never_have_more_epochs_within_a_precision(model: str) -> None
 def test_annealing_leaves_most_of_the_epochs() -> None:
     config = preset("default", "dgp", num_rows=1_000_000)
     assert config.anneal_epochs <= math.ceil(config.epochs / 5)
+
+
+def test_many_rows_in_groups_are_gone_through_less_often() -> None:
+    def epochs(num_rows: int, *, grouped: bool) -> int:
+        return preset("default", "mogp", num_rows=num_rows, grouped=grouped).epochs
+
+    assert epochs(15_068, grouped=True) < epochs(15_068, grouped=False)
+    assert epochs(200, grouped=True) == epochs(200, grouped=False)
 
 
 def test_rows_in_groups_take_smaller_steps() -> None:

@@ -15,7 +15,9 @@ PresetName = Literal["default", "paper"]
 
 
 # The default's budget, in steps: enough for most data, and `Stopping` ends sooner where it is too much.
-_STEPS, _MIN_EPOCHS, _MAX_EPOCHS = 600, 20, 200
+_STEPS, _MAX_EPOCHS = 600, 200
+# Of many rows each is seen so often at least: more of it still pays with rows like those at hand (docs/defaults.md).
+_MIN_EPOCHS, _GROUPED_MIN_EPOCHS = 30, 20
 # Of very many rows a few passes are thousands of steps: half a million are gone through three times.
 _MANY_STEPS, _FEWEST_EPOCHS = 3000, 3
 # Many small steps down: what Adam's own noise hides at one rate, the next can still learn.
@@ -63,7 +65,8 @@ def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000, *, groupe
         model: one of `mogul.models.names()`.
         seed: of everything random.
         num_rows: how many rows there are to train on: the default way and the precision depend on it.
-        grouped: whether rows come in groups, and new ones of other groups: the default way then takes smaller steps.
+        grouped: whether rows come in groups, and new ones of other groups: the default way then takes smaller steps, and
+            fewer.
 
     Example:
         >>> preset("paper", "n-mogp").expectation
@@ -83,7 +86,7 @@ def _default(model: str, seed: int, num_rows: int, grouped: bool) -> TrainingCon
     few = num_rows <= _FEW_ROWS
     recipe = Name.parse(model).recipe
     batch_size = 250 if few else recipe.batch_size
-    epochs = _epochs(math.ceil(num_rows / batch_size))
+    epochs = _epochs(math.ceil(num_rows / batch_size), _GROUPED_MIN_EPOCHS if grouped else _MIN_EPOCHS)
     return TrainingConfig(
         epochs=epochs,
         batch_size=batch_size,
@@ -104,9 +107,9 @@ def _precision(num_rows: int) -> Precision:
     return "float64" if num_rows <= _FEW_ROWS else "float32"
 
 
-def _epochs(steps_each: int) -> int:
+def _epochs(steps_each: int, fewest: int) -> int:
     """As many as the budget of steps allows, within reason."""
-    enough = min(_MAX_EPOCHS, max(_MIN_EPOCHS, _STEPS // steps_each))
+    enough = min(_MAX_EPOCHS, max(fewest, _STEPS // steps_each))
     return max(_FEWEST_EPOCHS, min(enough, _MANY_STEPS // steps_each))
 
 
