@@ -96,6 +96,25 @@ def test_any_line_can_be_a_mixture_of_starts() -> None:
     assert order(job.label) == order("N-SBGPRN + linear + GP noise")
 
 
+def test_a_line_can_have_another_objective() -> None:
+    chosen = ("n-sbgprn+linear+gp-noise+balanced+2-starts", "mogp+linear+predictive")
+    jobs = [job for job, _ in tasks(small(experiment("regression")), models=chosen, baselines=("none",))]
+    assert [job.label for job in jobs] == [
+        "N-SBGPRN + linear + GP noise + balanced × 2 starts",
+        "MOGP + linear + predictive",
+    ]
+    assert [job.training.objective for job in jobs if job.training] == ["balanced", "predictive"]
+    assert len({job.slug for job in jobs}) == 2
+    assert f"--models {chosen[0]}" in jobs[0].command
+    order = experiment("regression").order
+    assert order(jobs[0].label) == order("N-SBGPRN + linear + GP noise")
+
+
+def test_balance_needs_noise_that_varies() -> None:
+    with pytest.raises(ConfigError, match=r"depends on the input; got MOGP \+ linear, .* Try mogp\+linear\+gp-noise"):
+        tasks(small(experiment("regression")), models=("mogp+linear+balanced",))
+
+
 def test_latent_inputs_are_not_mixed() -> None:
     with pytest.raises(ConfigError, match="A mixture needs inputs that its starts share; got MOGP-LVM"):
         tasks(small(experiment("unsupervised")), models=("mogp-lvm+2-starts",))

@@ -13,6 +13,7 @@ from mogul.estimators.predictions import Container, PredictsOutputs
 from mogul.estimators.tables import Outputs, as_array, copies, named_dataset
 from mogul.estimators.validation import is_pair, share_of, with_validation
 from mogul.nonlinearities import Nonlinearity
+from mogul.objective import ObjectiveName
 from mogul.training.choice import AUTO, Choice
 from mogul.training.config import Precision, TrainingConfig
 from mogul.training.fit import fit
@@ -42,6 +43,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
         learning_rate: Adam's, at first; by default 0.03 up to 2,500 rows and 0.02 beyond, there 0.01 with groups.
         num_starts: random starts, of which the best is trained to the end.
         num_kept: so many of the best starts are trained to the end, and predictions are those of their mixture.
+        objective: what training maximises: "elbo", a bound on the evidence (the default); "balanced" for smaller errors
+            at some cost in density; "predictive" for the density of predictions.
         precision: "float32" or "float64".
         mean: "linear" (the default), "paper", "zero" or "constant", as `mogul.fit` takes it.
         num_latents: the number L of GPs; max(min(P, 4), ⌈P/2⌉) for P outputs, and ⌈P/2⌉ in the paper's preset.
@@ -73,7 +76,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         ((20, 2), (20, 2))
     """
 
-    _training = (*TRAINING, "num_kept")
+    _training = (*TRAINING, "num_kept", "objective")
     _building = (*BUILDING, "noise")
     choice_: Choice | None
 
@@ -88,6 +91,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         learning_rate: float | None = None,
         num_starts: int | None = None,
         num_kept: int | None = None,
+        objective: ObjectiveName | None = None,
         precision: Precision | None = None,
         mean: MeanChoice | None = None,
         num_latents: int | None = None,
@@ -108,6 +112,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         self.learning_rate = learning_rate
         self.num_starts = num_starts
         self.num_kept = num_kept
+        self.objective = objective
         self.precision = precision
         self.mean = mean
         self.num_latents = num_latents

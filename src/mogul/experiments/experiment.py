@@ -11,7 +11,7 @@ from mogul.data.grouped import GroupedData
 from mogul.errors import ConfigError
 from mogul.experiments import protocol
 from mogul.experiments.baselines import BASELINES, Baseline
-from mogul.experiments.lines import TIMES, Line
+from mogul.experiments.lines import Line, plain_label
 from mogul.experiments.protocol import PresetName
 from mogul.models import OPTIONS
 from mogul.plan import NoiseName
@@ -97,12 +97,12 @@ class Experiment:
         return {**self.baselines, **BASELINES}
 
     def order(self, label: str) -> int:
-        """The place of a label in tables: baselines, then lines, each beside its variants and their mixtures."""
+        """The place of a label in tables: baselines, then lines, each beside its variants."""
         labels = [baseline.label for baseline in self.all_baselines.values()]
         noises = get_args(NoiseName)
         labels += [each.label for line in self.lines for each in line.variants(linear=True, noises=noises)]
-        single, _, _ = label.partition(TIMES)
-        return labels.index(single) if single in labels else len(labels)
+        plain = plain_label(label)
+        return labels.index(plain) if plain in labels else len(labels)
 
     def settings(self, points: Sequence[int] | None, *, swept: bool) -> list[Settings]:
         """What a line is run with: each point of the sweep, or nothing in particular."""

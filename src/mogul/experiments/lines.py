@@ -8,6 +8,7 @@ from typing import Any, get_args
 from mogul.errors import ConfigError, unknown_name
 from mogul.heads import NOISE_FLOOR
 from mogul.models import Name
+from mogul.objective import ObjectiveName
 from mogul.plan import NoiseName
 from mogul.training import TrainingConfig
 
@@ -23,6 +24,9 @@ _NOISES: dict[NoiseName, str] = {
     "student-t": "Student-t noise",
     "low-rank": "low-rank noise",
 }
+_VARYING = ("net", "gp")
+_BOUND: ObjectiveName = "elbo"
+_OTHER_OBJECTIVES = tuple(name for name in get_args(ObjectiveName) if name != _BOUND)
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Line:
         same_layers: whether a deep model has as many GPs in its second layer as in its first.
         linear: whether it stands on a least-squares plane: then it is another model than the paper's.
         noise: of the outputs; constant is the paper's, and any other makes another model of it, too.
+        objective: what its training maximises; another than the bound on the evidence is no choice of the paper's.
         num_starts: random starts that are all trained to the end, for predictions of their mixture; None is the
             preset's choice, of which the best is kept.
         swept: whether it depends on what a sweep varies.
@@ -49,6 +54,7 @@ class Line:
     same_layers: bool = False
     linear: bool = False
     noise: NoiseName = "constant"
+    objective: ObjectiveName = _BOUND
     num_starts: int | None = None
     swept: bool = True
 
@@ -68,6 +74,20 @@ class Line:
         name, label = f"{self.name}+{noise}-noise", f"{self.label} + {_NOISES[noise]}"
         return replace(self, name=name, label=label, options={**self.options, "noise": noise}, noise=noise)
 
+    def maximising(self, objective: ObjectiveName) -> "Line":
+        """The same model trained by this objective.
+
+        >>> line("n-sbgprn").on_a_plane.with_noise("gp").maximising("balanced").label
+        'N-SBGPRN + linear + GP noise + balanced'
+        """
+        if objective == "balanced" and self.noise not in _VARYING:
+            raise ConfigError(
+                f"balanced needs noise that depends on the input; got {self.label}, for which it changes nothing. "
+                f"Try {self.name}+gp-noise+balanced."
+            )
+        name, label = f"{self.name}+{objective}", f"{self.label} + {objective}"
+        return replace(self, name=name, label=label, objective=objective)
+
     def mixed(self, num_starts: int) -> "Line":
         """The mixture of so many random starts.
 
@@ -83,8 +103,8 @@ class Line:
         return replace(self, name=name, label=label, num_starts=num_starts)
 
     def trained(self, config: TrainingConfig) -> TrainingConfig:
-        """This way to train, with its number of starts, of which all are kept."""
-        starts = self.num_starts
+        """This way to train, with its objective and its number of starts, of which all are kept."""
+        config, starts = replace(config, objective=self.objective), self.num_starts
         return config if starts is None else replace(config, num_starts=starts, num_kept=starts)
 
     def variants(self, *, linear: bool, noises: Sequence[NoiseName]) -> list["Line"]:
@@ -140,7 +160,8 @@ def choose(
 
     Args:
         words: names; `NAME+linear` for one on a plane, `NAME+gp-noise` and `NAME+linear+gp-noise` for other noises,
-            and `+4-starts` after any of these for the mixture of four starts.
+            `+balanced` or `+predictive` after any of these for another objective, and `+4-starts` after any of these
+            for the mixture of four starts.
         groups: the lines there are.
         linear: whether a bare name also stands for the one on a plane.
         noises: what a bare name stands for.
@@ -152,7 +173,8 @@ def choose(
     for word in words:
         if word == NONE:
             continue
-        name, num_starts = _name_and_starts(word)
+        single, num_starts = _name_and_starts(word)
+        name, objective = _name_and_objective(single)
         if name in groups or name in known:
             found = [
                 each
@@ -163,8 +185,32 @@ def choose(
             found = [variants[name]]
         else:
             raise unknown_name("model", name, [*groups, *known, NONE])
+        found = found if objective is None else [each.maximising(objective) for each in found]
         chosen += found if num_starts is None else [each.mixed(num_starts) for each in found]
     return list({each.name: each for each in chosen}.values())
+
+
+def plain_label(label: str) -> str:
+    """The label of the line that this one is a mixture of, or has another objective than.
+
+    >>> plain_label("MOGP + linear + GP noise + balanced × 4 starts"), plain_label("MOGP")
+    ('MOGP + linear + GP noise', 'MOGP')
+    """
+    single, _, _ = label.partition(TIMES)
+    for objective in _OTHER_OBJECTIVES:
+        single = single.removesuffix(f" + {objective}")
+    return single
+
+
+def _name_and_objective(word: str) -> tuple[str, ObjectiveName | None]:
+    """`mogp+gp-noise+balanced` → mogp+gp-noise and balanced; None where none is named.
+
+    >>> _name_and_objective("mogp+gp-noise+balanced"), _name_and_objective("mogp")
+    (('mogp+gp-noise', 'balanced'), ('mogp', None))
+    """
+    name, _, last = word.rpartition("+")
+    objective = next((each for each in _OTHER_OBJECTIVES if each == last), None)
+    return (word, None) if objective is None else (name, objective)
 
 
 def _name_and_starts(word: str) -> tuple[str, int | None]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mogul.data.catalogue import CATALOGUE
 from mogul.errors import DataError
-from mogul.experiments.lines import TIMES
+from mogul.experiments.lines import TIMES, plain_label
 from mogul.experiments.paper import METRICS, Published, numbers, published
 from mogul.experiments.registry import EXPERIMENTS
 from mogul.experiments.split_choice import BY_TRAJECTORY
@@ -21,7 +21,14 @@ from mogul.report.noise_floors import describe_floors
 
 BEGIN, END = "<!-- results: written by results/table.py -->", "<!-- end of results -->"
 _HEADINGS = ["data, split, preset", "what it is", "line", "test LL", "MRMSE", "the paper's LL", "runs"]
-_OURS = ("ours, the paper's model", "ours, + linear", "ours, other noise", "ours, mixture of starts", "ours")
+_OURS = (
+    "ours, the paper's model",
+    "ours, + linear",
+    "ours, other noise",
+    "ours, mixture of starts",
+    "ours, other objective",
+    "ours",
+)
 _BASELINE, _PAPERS_BEST = "baseline", "the paper's best, as printed"
 _ALWAYS_SHOWN = "least squares"
 
@@ -142,11 +149,13 @@ def _papers_best(experiment: str, dataset: str) -> list[_Row]:
 
 def _what(experiment: str, label: str, kind: str) -> str:
     """Whether it is a baseline, a model of the paper's, or how it departs from one."""
-    papers, on_planes, noisy, mixed, unknown = _OURS
+    papers, on_planes, noisy, mixed, steered, unknown = _OURS
     if kind == _BASELINE:
         return _BASELINE
     if TIMES in label:
         return mixed
+    if plain_label(label) != label:
+        return steered
     noises = get_args(NoiseName)
     lines = [each for line in EXPERIMENTS[experiment].lines for each in line.variants(linear=True, noises=noises)]
     for line in lines:

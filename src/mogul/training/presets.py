@@ -65,8 +65,8 @@ def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000, *, groupe
         model: one of `mogul.models.names()`.
         seed: of everything random.
         num_rows: how many rows there are to train on: the default way and the precision depend on it.
-        grouped: whether rows come in groups, and new ones of other groups: the default way then takes smaller steps, and
-            fewer.
+        grouped: whether rows come in groups, and new ones of other groups: the default way then takes smaller steps,
+            and fewer.
 
     Example:
         >>> preset("paper", "n-mogp").expectation

@@ -1,0 +1,114 @@
+"""The balanced bound: the bound's own value, and a signal that learns from loud rows as well as from quiet ones."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from mogul import MultiOutputGPRegressor
+from mogul.data import Batch
+from mogul.model import Model
+from mogul.models import build
+from mogul.objective import Analytic, Balanced, Elbo, MonteCarlo
+from perturbing import perturbed
+
+NUM_ROWS, NUM_OUTPUTS = 9, 3
+with_and_without_holes = pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing"])
+varying = pytest.mark.parametrize("noise", ["gp", "net"])
+
+
+def seeded(seed: int = 1) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def rows(*, missing: bool) -> Batch:
+    x, y = (torch.randn(NUM_ROWS, size, generator=seeded(size), dtype=torch.float64) for size in (2, NUM_OUTPUTS))
+    if missing:
+        y[0, 1] = y[3, 0] = y[3, 2] = float("nan")
+        y[:, 2] = y[5] = float("nan")
+    return Batch.of(x, y)
+
+
+def model_with(noise: str, name: str = "mogp", **options: Any) -> Model:
+    x = rows(missing=False).x
+    return perturbed(build(name, x, NUM_OUTPUTS, seeded(), num_inducing=5, noise=noise, **options), seeded(2), 0.2)
+
+
+def gradients(model: Model, value: Tensor, *, of_noise: bool) -> dict[str, Tensor]:
+    model.zero_grad()
+    value.backward()
+    return {
+        name: parameter.grad.clone()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None and name.startswith("head.noise") == of_noise
+    }
+
+
+def likelihood(kind: type[Elbo], model: Model, batch: Batch) -> Tensor:
+    return kind(Analytic(), num_data=NUM_ROWS)(model, batch, seeded(5)).ell
+
+
+@varying
+@with_and_without_holes
+@pytest.mark.parametrize("expectation", [Analytic(), MonteCarlo(4)], ids=["analytic", "monte-carlo"])
+def test_its_value_is_that_of_the_bound(noise, missing, expectation):
+    model, batch = model_with(noise), rows(missing=missing)
+    each = [kind(expectation, num_data=NUM_ROWS)(model, batch, seeded(5)) for kind in (Elbo, Balanced)]
+    assert each[0].total() == each[1].total()
+    assert torch.equal(each[0].misfit, each[1].misfit)
+
+
+@varying
+@with_and_without_holes
+def test_the_signal_learns_from_each_term_by_the_root_of_its_noise(noise, missing):
+    model, batch = model_with(noise, noise_floor=1e-8), rows(missing=missing)
+    signal, law = Analytic().signal(model, batch.x, seeded(5)), model.head.noise(batch.x, seeded(5))
+    var = law.var.detach().numpy()
+    level = np.array(
+        [var[seen, output].mean() if seen.any() else 1.0 for output, seen in enumerate(batch.observed.numpy().T)]
+    )
+    weight = torch.from_numpy(np.sqrt(var / level))
+    spread = getattr(law, "spread", torch.zeros(()))
+    precision = torch.exp(law.log_precision - law.relative + 0.5 * spread).detach()
+    square = (batch.y - signal.mean).square() + signal.var
+    by_hand = torch.where(batch.observed, -0.5 * weight * precision * square, 0).sum()
+    expected = gradients(model, by_hand, of_noise=False)
+    found = gradients(model, likelihood(Balanced, model, batch), of_noise=False)
+    plain = gradients(model, likelihood(Elbo, model, batch), of_noise=False)
+    assert expected.keys() == found.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-6, atol=1e-8)
+    assert any(not torch.allclose(found[name], plain[name], rtol=0.05) for name in found)
+
+
+@varying
+def test_the_noise_learns_as_ever(noise):
+    model, batch = model_with(noise), rows(missing=True)
+    one, other = (gradients(model, likelihood(kind, model, batch), of_noise=True) for kind in (Elbo, Balanced))
+    assert one
+    for name, gradient in one.items():
+        torch.testing.assert_close(other[name], gradient)
+
+
+@pytest.mark.parametrize("noise", ["constant", "student-t", "low-rank"])
+@pytest.mark.parametrize("name", ["mogp", "dgp"])
+def test_with_the_same_noise_everywhere_it_is_the_bound(name, noise):
+    model, batch = model_with(noise, name), rows(missing=True)
+    one, other = (gradients(model, likelihood(kind, model, batch), of_noise=False) for kind in (Elbo, Balanced))
+    for key, gradient in one.items():
+        torch.testing.assert_close(other[key], gradient, rtol=0, atol=0)
+
+
+def test_an_estimator_passes_it_on():
+    draw = np.random.default_rng(0)
+    x, y = draw.normal(size=(30, 2)), draw.normal(size=(30, 2))
+
+    def mean(**settings: Any) -> np.ndarray:
+        regressor = MultiOutputGPRegressor("mogp", epochs=2, num_inducing=5, num_starts=1, **settings)
+        return regressor.fit(x, y).predict(x)
+
+    assert np.array_equal(mean(), mean(objective="elbo"))
+    assert not np.allclose(mean(), mean(objective="balanced"), rtol=1e-6)
+    assert np.array_equal(mean(noise="constant"), mean(noise="constant", objective="balanced"))
