@@ -12,7 +12,7 @@ from mogul.errors import ConfigError
 from mogul.experiments import protocol
 from mogul.experiments.baselines import BASELINES, Baseline
 from mogul.experiments.lines import Line, plain_label
-from mogul.experiments.protocol import PresetName
+from mogul.experiments.protocol import ProtocolName
 from mogul.models import OPTIONS
 from mogul.plan import NoiseName
 from mogul.training import TrainingConfig
@@ -22,7 +22,7 @@ Settings = Mapping[str, int]
 Source = Callable[[int], GroupedData]  # the data of a seed
 
 
-def catalogued(dataset: str, folder: Path | None, preset: PresetName) -> Source:
+def catalogued(dataset: str, folder: Path | None, preset: ProtocolName) -> Source:
     """A data set of the catalogue, the same for every seed; the fast preset has fewer rows of some simulated ones."""
     fewer = protocol.FAST_ROWS.get(dataset) if preset == "fast" else None
     grouped = load(dataset, folder) if fewer is None else entry(dataset).simulate(fewer)
@@ -81,7 +81,7 @@ class Experiment:
     sweeps_baselines: bool = True
     scores_training: bool = False
     holds_out_groups: bool = False
-    load: Callable[[str, Path | None, PresetName], Source] = catalogued
+    load: Callable[[str, Path | None, ProtocolName], Source] = catalogued
     prepare: Callable[[Dataset, Dataset, Settings, int], tuple[Dataset, Dataset]] = unchanged
     limits: Callable[[Dataset], range] = positive
     fast: Callable[[Line, int, int | None, int], TrainingConfig] = protocol.fast
@@ -133,7 +133,7 @@ class Experiment:
     def training(
         self,
         line: Line,
-        preset: PresetName,
+        preset: ProtocolName,
         dataset: str,
         num_train: int,
         share: float,

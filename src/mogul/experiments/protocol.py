@@ -12,7 +12,7 @@ from mogul.objective import Analytic
 from mogul.training import NoiseUpdate, TrainingConfig
 from mogul.training.presets import preset as training_preset
 
-PresetName = Literal["fast", "default", "paper"]
+ProtocolName = Literal["fast", "default", "paper"]
 # Of Kuka's size; of fewer rows as many epochs as make the same number of steps.
 FAST_EPOCHS, FAST_STEPS = 12, 360
 # Half the paper's: a step takes two fifths of the time (docs/performance.md).
@@ -25,12 +25,12 @@ PAPER_BATCHES = {"halfcheetah": 1000, "rhythmic-arm": 250, "baxter-rand": 250}
 FAST_ROWS = {"halfcheetah": 6_600}
 
 
-def require_preset(name: str) -> PresetName:
+def require_preset(name: str) -> ProtocolName:
     """Check the name of a preset."""
-    for known in get_args(PresetName):
+    for known in get_args(ProtocolName):
         if name == known:
-            return cast(PresetName, known)
-    raise unknown_name("preset", name, get_args(PresetName))
+            return cast(ProtocolName, known)
+    raise unknown_name("preset", name, get_args(ProtocolName))
 
 
 def fast(line: Line, num_train: int, epochs: int | None, seed: int) -> TrainingConfig:
@@ -40,7 +40,7 @@ def fast(line: Line, num_train: int, epochs: int | None, seed: int) -> TrainingC
     return _fast(line.model, num_train, epochs, seed)
 
 
-def capped(options: Mapping[str, Any], model: str, preset: PresetName, inducing: int | None) -> dict[str, Any]:
+def capped(options: Mapping[str, Any], model: str, preset: ProtocolName, inducing: int | None) -> dict[str, Any]:
     """The options of a model with at most so many inducing points in its first layer.
 
     Where nobody says how many, the fast preset has `FAST_INDUCING`, unless the experiment has a number of its own.

@@ -14,7 +14,7 @@ from mogul.experiments.baselines import Baseline
 from mogul.experiments.experiment import Experiment, Settings
 from mogul.experiments.job import Job
 from mogul.experiments.lines import NONE, Line, choose, require_noises
-from mogul.experiments.protocol import PresetName, capped
+from mogul.experiments.protocol import ProtocolName, capped
 from mogul.experiments.split_choice import ChosenSplit, SplitChoice
 from mogul.models import Name
 from mogul.training import TrainingConfig
@@ -40,7 +40,7 @@ class Request:
     """
 
     experiment: Experiment
-    preset: PresetName
+    preset: ProtocolName
     splits: SplitChoice
     datasets: tuple[str, ...] | None = None
     models: tuple[str, ...] | None = None

@@ -16,7 +16,7 @@ from mogul.errors import unknown_name
 from mogul.experiments.baselines import Baseline, LeastSquares, normal_prediction
 from mogul.experiments.experiment import Experiment, Source
 from mogul.experiments.lines import Line
-from mogul.experiments.protocol import PresetName
+from mogul.experiments.protocol import ProtocolName
 from mogul.metrics import Scores, score
 from mogul.prediction import Prediction
 from mogul.training import Fitted, TrainingConfig, fit
@@ -96,7 +96,7 @@ def _slice(simulator: RadialCosine, fitted: Fitted, direction: Float[Array, "1 D
     return Slice(radius, simulator.truth(x)[:, output], prediction.mean[:, 0], low, high)
 
 
-def _load(dataset: str, folder: Path | None, preset: PresetName) -> Source:
+def _load(dataset: str, folder: Path | None, preset: ProtocolName) -> Source:
     if dataset != DATASET:
         raise unknown_name("dataset of the synthetic experiment", dataset, [DATASET])
     return draw
