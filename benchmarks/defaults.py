@@ -37,9 +37,9 @@ from their neighbours than from other days: by trajectory see [performance](perf
 Up to 2,500 training rows, and where `groups` are given, the default is `mogp`, else `n-sbgprn`; both with noise that
 Gaussian processes describe (least standard deviation 1e-4 of an output's scale) on top of a least-squares plane. Of
 HalfCheetah's 110,000 rows 25,000 were drawn. Seconds are those of a fit by one thread on a machine with other work to
-do. Data sets with more than 2,500 training rows were measured at a learning rate of 0.01, and those with more than 10,000
-in 20 epochs; 0.02 and 30 are the default since (see [steps](#steps)). Where the truth is a plane (4 → 3, Normal noise, 200 rows) the default is behind least
-squares by 0.02 ± 0.02 nat: a tie, and `mogul fit` says so.
+do. Data sets with more than 2,500 training rows were measured at a learning rate of 0.01, and those with more than
+10,000 in 20 to 29 epochs; 0.02 and 30 are the default since (see [steps](#steps)). Where the truth is a plane (4 → 3,
+Normal noise, 200 rows) the default is behind least squares by 0.02 ± 0.02 nat: a tie, and `mogul fit` says so.
 """
 
 # Test LL on up to 2,000 other rows; one or two random draws of the training rows, seeds 0 and 1. Not part of a run.

@@ -33,9 +33,11 @@ class Figure:
 _STEP = "Median of interleaved steps of both sides in one process: 21 → 14, L = 7, M = 400, B = 500, float32."
 _OWN = "The same, closed-form expectations, over our own MOGP step."
 _BAXTER = (
-    "N-SBGPRN with GP noise, the default, one start, 20 epochs, on the random split of seed 0; standardised units."
+    "N-SBGPRN with GP noise, the default, one start, 30 epochs, on the random split of seed 0; standardised units."
 )
-_TRAJECTORY = "The same with the rate of rows in groups, trained on trajectories 1–8 and tested on 9–10."
+_TRAJECTORY = (
+    "The same with the rate and the 20 epochs of rows in groups, trained on trajectories 1–8 and tested on 9–10."
+)
 _ROW = "Median of 600 calls, in turns of 20: mean and std of one row, noise included."
 
 FIGURES = (

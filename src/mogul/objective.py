@@ -159,12 +159,16 @@ class Elbo(Objective):
 
 @dataclass(frozen=True)
 class Balanced(Elbo):
-    """The evidence lower bound, climbed so that quiet rows do not drown the others (β-NLL, Seitzer et al. 2022; β = ½).
+    """The evidence lower bound, climbed so that quiet rows do not drown the others: after β-NLL (Seitzer et al. 2022).
 
     Where noise depends on x, a row counts for the signal by the inverse of its noise's variance σ², and a row that is
-    all but free of noise for as much as thousands. Here what an output's signal learns from a row is multiplied by
-    (σ² / mean σ² of the batch)^½, while the noise learns as ever: errors become smaller, densities a little lower.
-    The value is that of the bound, and so is the gradient where noise is constant.
+    all but free of noise for as much as thousands. Here what an output's signal, its mean and its spread, learns from a
+    row is multiplied by (σ² / mean σ²)^½, while the noise learns as ever: errors become smaller, densities lower.
+    β-NLL with β = ½ weighs the noise's gradient as well, and divides by no mean; the mean is over the rows at hand, a
+    batch or the piece of one that memory allows.
+
+    The value is that of the bound: what ends a training, and what starts are compared by, is the bound as ever. So is
+    the gradient where noise does not depend on x.
 
     Example:
         >>> from mogul.models import build
@@ -178,7 +182,7 @@ class Balanced(Elbo):
 
     def row_fit(self, model: Model, batch: Batch, signal: Marginals, noise: NoiseLaw) -> Float[Tensor, "N"]:
         """E log p(y | signal), whose gradient reaches the signal by weight."""
-        if noise.var.dim() == 1:  # the same for all rows
+        if not model.head.noise.varies:
             return super().row_fit(model, batch, signal, noise)
         weight = _balancing_weight(noise.var.detach(), batch.observed)
         mean, var = (_weighted_gradient(moment, weight) for moment in (signal.mean, signal.var))
@@ -245,7 +249,7 @@ def row_log_predictive(model: Model, batch: Batch, signal: Marginals, noise: Noi
     return log_density - _log_unit(model, batch, log_density)
 
 
-def _balancing_weight(var: Float[Tensor, "*T P"], observed: Bool[Tensor, "N P"]) -> Float[Tensor, "*S N P"]:
+def _balancing_weight(var: Float[Tensor, "*T N P"], observed: Bool[Tensor, "N P"]) -> Float[Tensor, "*T N P"]:
     """(σ² / mean σ²)^½, with the mean over the rows where an output was observed."""
     counts = observed.to(var)
     level = (var * counts).sum(-2, keepdim=True) / counts.sum(-2, keepdim=True).clamp_min(1)
@@ -253,7 +257,7 @@ def _balancing_weight(var: Float[Tensor, "*T P"], observed: Bool[Tensor, "N P"])
     return torch.where(level > 0, var / level, 1).sqrt()
 
 
-def _weighted_gradient(value: Float[Tensor, "*S N P"], weight: Float[Tensor, "*S N P"]) -> Float[Tensor, "*S N P"]:
+def _weighted_gradient(value: Float[Tensor, "*S N P"], weight: Float[Tensor, "*T N P"]) -> Float[Tensor, "*R N P"]:
     """This value, with its gradient multiplied by this weight."""
     still = value.detach()
     return still + weight * (value - still)

@@ -44,6 +44,7 @@ from mogul.priors import (
 )
 
 NoiseName = Literal["constant", "net", "gp", "student-t", "low-rank"]
+VARYING_NOISES: tuple[NoiseName, ...] = ("net", "gp")  # those that depend on the input: `Noise.varies`
 
 
 @dataclass(frozen=True)

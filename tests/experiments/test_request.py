@@ -4,8 +4,10 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
+import torch
 
 import mogul.reproduce
 from mogul import cli
@@ -15,6 +17,8 @@ from mogul.experiments.baselines import BASELINES
 from mogul.experiments.registry import EXPERIMENTS, experiment
 from mogul.experiments.request import Request
 from mogul.experiments.split_choice import SplitChoice
+from mogul.models import build
+from mogul.plan import VARYING_NOISES, NoiseName
 from mogul.training.presets import preset as training_preset
 from small_jobs import small, small_arm, tasks
 
@@ -104,15 +108,26 @@ def test_a_line_can_have_another_objective() -> None:
         "MOGP + linear + predictive",
     ]
     assert [job.training.objective for job in jobs if job.training] == ["balanced", "predictive"]
-    assert len({job.slug for job in jobs}) == 2
+    assert [job.slug.rpartition("--")[2] for job in jobs] == [
+        "n-sbgprn-linear-gp-noise-balanced-2-starts",
+        "mogp-linear-predictive",
+    ]
     assert f"--models {chosen[0]}" in jobs[0].command
     order = experiment("regression").order
-    assert order(jobs[0].label) == order("N-SBGPRN + linear + GP noise")
+    assert [order(job.label) for job in jobs] == [order("N-SBGPRN + linear + GP noise"), order("MOGP + linear")]
 
 
 def test_balance_needs_noise_that_varies() -> None:
     with pytest.raises(ConfigError, match=r"depends on the input; got MOGP \+ linear, .* Try mogp\+linear\+gp-noise"):
         tasks(small(experiment("regression")), models=("mogp+linear+balanced",))
+    with pytest.raises(ConfigError, match=r"Try mogp\+gp-noise\+balanced"):
+        tasks(small(experiment("regression")), models=("mogp+student-t-noise+balanced",))
+
+
+@pytest.mark.parametrize("noise", get_args(NoiseName))
+def test_it_is_known_which_noise_varies(noise: NoiseName) -> None:
+    model = build("mogp", torch.randn(5, 2), 2, torch.Generator(), noise=noise, num_inducing=3, noise_rank=1)
+    assert model.head.noise.varies == (noise in VARYING_NOISES)
 
 
 def test_latent_inputs_are_not_mixed() -> None:

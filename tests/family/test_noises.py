@@ -11,7 +11,7 @@ from gradients import assert_finite_nonzero_gradients
 from mogul import Dataset, TrainingConfig, fit, load
 from mogul.errors import ConfigError, UnknownNameError
 from mogul.models import build
-from mogul.objective import Analytic, Elbo, MonteCarlo, Objective, Predictive
+from mogul.objective import Analytic, Balanced, Elbo, MonteCarlo, Objective, Predictive
 from mogul.output_mean import LinearOutputMean
 from mogul.plan import NoiseName
 from mogul.prediction import predict
@@ -22,7 +22,7 @@ NOISES = get_args(NoiseName)
 NOISE_SIZES = {"num_noise_latents": 2, "num_noise_inducing": 5, "noise_rank": 1}
 each_noise = pytest.mark.parametrize("noise", NOISES)
 each_model = pytest.mark.parametrize("name", ["n-sbgprn", "dgp-lvm"])
-each_objective = pytest.mark.parametrize("objective", [Elbo, Predictive])
+each_objective = pytest.mark.parametrize("objective", [Elbo, Balanced, Predictive])
 
 
 def generator(seed: int = 1) -> torch.Generator:
@@ -167,5 +167,5 @@ def test_unknown_names_and_bad_sizes_are_refused():
         build("mogp", batch.x, 3, generator(), noise="gp", num_noise_latents=0)
     with pytest.raises(ConfigError, match=r"noise_floor must be 0 or more; got -1\.0"):
         build("mogp", batch.x, 3, generator(), noise_floor=-1.0)
-    with pytest.raises(UnknownNameError, match="objective must be one of elbo, predictive; got 'elbow'"):
+    with pytest.raises(UnknownNameError, match="objective must be one of elbo, balanced, predictive; got 'elbow'"):
         TrainingConfig(objective="elbow")

@@ -92,6 +92,15 @@ def test_a_mixture_of_starts_is_shown_as_one(tmp_path: Path) -> None:
     ]
 
 
+def test_another_objective_is_shown_as_one(tmp_path: Path) -> None:
+    publish(tmp_path, "one", [scored("N-MOGP", 0, 25.0), scored("N-MOGP + linear + GP noise + balanced", 0, 46.0)])
+    _, *shown = rows(overview(read_published(tmp_path), "results"))
+    assert [row[1:3] for row in shown] == [
+        ["ours, the paper's model", "N-MOGP"],
+        ["ours, other objective", "N-MOGP + linear + GP noise + balanced"],
+    ]
+
+
 def test_runs_are_read_together_but_no_number_twice(records: list[Record], tmp_path: Path) -> None:
     publish(tmp_path, "one", records[:4])
     publish(tmp_path, "two", records[4:])

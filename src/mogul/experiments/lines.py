@@ -9,7 +9,7 @@ from mogul.errors import ConfigError, unknown_name
 from mogul.heads import NOISE_FLOOR
 from mogul.models import Name
 from mogul.objective import ObjectiveName
-from mogul.plan import NoiseName
+from mogul.plan import VARYING_NOISES, NoiseName
 from mogul.training import TrainingConfig
 
 LINEAR = "+linear"
@@ -24,7 +24,6 @@ _NOISES: dict[NoiseName, str] = {
     "student-t": "Student-t noise",
     "low-rank": "low-rank noise",
 }
-_VARYING = ("net", "gp")
 _BOUND: ObjectiveName = "elbo"
 _OTHER_OBJECTIVES = tuple(name for name in get_args(ObjectiveName) if name != _BOUND)
 
@@ -80,10 +79,11 @@ class Line:
         >>> line("n-sbgprn").on_a_plane.with_noise("gp").maximising("balanced").label
         'N-SBGPRN + linear + GP noise + balanced'
         """
-        if objective == "balanced" and self.noise not in _VARYING:
+        if objective == "balanced" and self.noise not in VARYING_NOISES:
+            bare = self.name.removesuffix(f"+{self.noise}-noise")
             raise ConfigError(
                 f"balanced needs noise that depends on the input; got {self.label}, for which it changes nothing. "
-                f"Try {self.name}+gp-noise+balanced."
+                f"Try {bare}+gp-noise+balanced."
             )
         name, label = f"{self.name}+{objective}", f"{self.label} + {objective}"
         return replace(self, name=name, label=label, objective=objective)

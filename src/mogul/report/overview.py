@@ -149,13 +149,13 @@ def _papers_best(experiment: str, dataset: str) -> list[_Row]:
 
 def _what(experiment: str, label: str, kind: str) -> str:
     """Whether it is a baseline, a model of the paper's, or how it departs from one."""
-    papers, on_planes, noisy, mixed, steered, unknown = _OURS
+    papers, on_planes, noisy, mixed, otherwise, unknown = _OURS
     if kind == _BASELINE:
         return _BASELINE
     if TIMES in label:
         return mixed
     if plain_label(label) != label:
-        return steered
+        return otherwise
     noises = get_args(NoiseName)
     lines = [each for line in EXPERIMENTS[experiment].lines for each in line.variants(linear=True, noises=noises)]
     for line in lines:

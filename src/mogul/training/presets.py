@@ -16,7 +16,7 @@ PresetName = Literal["default", "paper"]
 
 # The default's budget, in steps: enough for most data, and `Stopping` ends sooner where it is too much.
 _STEPS, _MAX_EPOCHS = 600, 200
-# Of many rows each is seen so often at least: more of it still pays with rows like those at hand (docs/defaults.md).
+# Thousands of rows are each seen so often: more of it still pays with rows like those at hand (docs/defaults.md).
 _MIN_EPOCHS, _GROUPED_MIN_EPOCHS = 30, 20
 # Of very many rows a few passes are thousands of steps: half a million are gone through three times.
 _MANY_STEPS, _FEWEST_EPOCHS = 3000, 3
@@ -65,8 +65,8 @@ def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000, *, groupe
         model: one of `mogul.models.names()`.
         seed: of everything random.
         num_rows: how many rows there are to train on: the default way and the precision depend on it.
-        grouped: whether rows come in groups, and new ones of other groups: the default way then takes smaller steps,
-            and fewer.
+        grouped: whether rows come in groups, and new ones of other groups: of many the default way then takes smaller
+            steps, and goes through them less often.
 
     Example:
         >>> preset("paper", "n-mogp").expectation

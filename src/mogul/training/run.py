@@ -189,6 +189,7 @@ class Run:
         """One step on a batch: Adam for most, closed-form updates for what they own."""
         self.model.zero_grad()
         # Gradients of pieces add up to that of the batch: memory is bounded, whatever its size.
+        # (`Balanced` weighs rows against those of their piece.)
         pieces = [
             self._backward(piece, kl_weight, len(piece) / len(batch)) for piece in batch.pieces(self._rows_at_once)
         ]

@@ -17,7 +17,7 @@ from mogul.posteriors import HoldsPosteriors, NormalPosterior, PosteriorName
 class Step:
     """What a step of training has just done: its number, its batch, the terms of the ELBO, and how many rows there are.
 
-    The parameters hold the gradients of −ELBO/num_data.
+    The parameters hold the gradients of −objective/num_data.
     """
 
     number: int
