@@ -65,7 +65,7 @@ def test_its_value_is_that_of_the_bound(name, noise, missing, expectation):
 @with_and_without_holes
 @pytest.mark.parametrize("floor", [0.0, 0.5])
 @pytest.mark.parametrize("name", ["mogp", "n-dgp"])
-def test_the_signal_learns_from_each_term_by_the_root_of_its_noise(name, floor, noise, missing):
+def test_the_signal_learns_from_each_term_by_the_fourth_root_of_its_noise(name, floor, noise, missing):
     model, batch = model_with(noise, name, noise_floor=floor), rows(missing=missing)
     draws = seeded(5)
     signal, law = Analytic().signal(model, batch.x, draws), model.head.noise(batch.x, draws)
@@ -73,7 +73,7 @@ def test_the_signal_learns_from_each_term_by_the_root_of_its_noise(name, floor, 
     level = np.array(
         [var[seen, output].mean() if seen.any() else 1.0 for output, seen in enumerate(batch.observed.numpy().T)]
     )
-    weight = torch.from_numpy(np.sqrt(var / level))
+    weight = torch.from_numpy((var / level) ** 0.25)
     spread = getattr(law, "spread", torch.zeros(()))
     precision = (1 / (torch.exp(law.relative - law.log_precision - 0.5 * spread) + law.floor_var)).detach()
     square = (batch.y - signal.mean).square() + signal.var

@@ -16,6 +16,8 @@ from mogul.marginals import Marginals
 from mogul.model import Model
 
 ObjectiveName = Literal["elbo", "balanced", "predictive"]
+# On Kuka's left-out rows ½ would lower errors by 1.4 % and LL by 2.4, where ¼ has 0.9 % and 0.9 (docs/defaults.md).
+_BALANCE = 0.25
 
 
 @dataclass(frozen=True)
@@ -163,9 +165,9 @@ class Balanced(Elbo):
 
     Where noise depends on x, a row counts for the signal by the inverse of its noise's variance σ², and a row that is
     all but free of noise for as much as thousands. Here what an output's signal, its mean and its spread, learns from a
-    row is multiplied by (σ² / mean σ²)^½, while the noise learns as ever: errors become smaller, densities lower.
-    β-NLL with β = ½ weighs the noise's gradient as well, and divides by no mean; the mean is over the rows at hand, a
-    batch or the piece of one that memory allows.
+    row is multiplied by (σ² / mean σ²)^¼, while the noise learns as ever: errors become smaller, densities a little
+    lower. β-NLL weighs the noise's gradient as well, and divides by no mean; the mean is over the rows at hand, a batch
+    or the piece of one that memory allows.
 
     The value is that of the bound: what ends a training, and what starts are compared by, is the bound as ever. So is
     the gradient where noise does not depend on x.
@@ -250,11 +252,11 @@ def row_log_predictive(model: Model, batch: Batch, signal: Marginals, noise: Noi
 
 
 def _balancing_weight(var: Float[Tensor, "*T N P"], observed: Bool[Tensor, "N P"]) -> Float[Tensor, "*T N P"]:
-    """(σ² / mean σ²)^½, with the mean over the rows where an output was observed."""
+    """(σ² / mean σ²)^¼, with the mean over the rows where an output was observed."""
     counts = observed.to(var)
     level = (var * counts).sum(-2, keepdim=True) / counts.sum(-2, keepdim=True).clamp_min(1)
     # An output that no row has observed learns nothing, whatever its weight.
-    return torch.where(level > 0, var / level, 1).sqrt()
+    return torch.where(level > 0, var / level, 1).pow(_BALANCE)
 
 
 def _weighted_gradient(value: Float[Tensor, "*S N P"], weight: Float[Tensor, "*T N P"]) -> Float[Tensor, "*R N P"]:

@@ -43,6 +43,33 @@ def test_flat_means_no_better_than_before():
     assert stopping.is_flat([3.0, 2.0, 1.0, 0.0, 0.0, 0.0])
 
 
+def test_falling_means_worse_than_before():
+    stopping = Stopping(patience=3, tolerance=0.1)
+    assert not stopping.is_falling([3.0, 2.0, 1.0, 0.0, 0.0])  # too early to say
+    assert stopping.is_falling([3.0, 2.0, 1.0, 0.0, 0.0, 0.0])
+    assert not stopping.is_falling([1.0, 1.0, 1.0, 0.95, 0.95, 0.95])
+
+
+@pytest.mark.parametrize(
+    ("gain", "held_out", "num_epochs"),
+    [(-1.0, False, 8), (0.0, False, 6), (-1.0, True, 6)],
+    ids=["falling", "flat", "held-out rows that fall"],
+)
+def test_only_an_elbo_that_falls_from_one_rate_to_another_has_the_next(gain, held_out, num_epochs, monkeypatch):
+    """The clock of four rates, two epochs each, driven by a score that never rises."""
+    run = run_with(None, until=1)
+    monkeypatch.setattr("mogul.training.run.held_out_score", lambda *arguments: gain * len(run.records))
+    run._held_out = run._data if held_out else None
+    last, stopping = run.records[-1], Stopping(patience=3, tolerance=0.1)
+    run.config = TrainingConfig(epochs=8, milestones=(0.25, 0.5, 0.75), stopping=stopping)
+    run._clock, run._watched, run.records = 0, [], []
+    while run._clock < 8:
+        rate, elbo = run.config.rate_at(run._clock), last.elbo + 120 * gain * len(run.records)  # 120 values
+        run.records.append(replace(last, kl_weight=1.0, learning_rate=rate, elbo=elbo))
+        run._tick()
+    assert len(run.records) == num_epochs
+
+
 def test_without_it_all_epochs_are_used():
     assert len(run_with(None).records) == EPOCHS
 

@@ -113,9 +113,12 @@ class Run:
         if stopping is not None and record.kl_weight == 1:
             self._watched.append(self._score(record))
             if stopping.is_flat(self._watched):
-                # Flat at one rate, the next has a chance of its own; flat from one rate to another, none will help.
+                # Flat at one rate, the next has a chance of its own; flat from one rate to another, none will help. An
+                # ELBO that falls is thrown back by large steps; held-out rows that do are a sign of too many.
                 began = self.records[-2 * stopping.patience :][0]
-                self._clock = change if began.learning_rate == record.learning_rate else self.config.epochs
+                thrown_back = self._held_out is None and stopping.is_falling(self._watched)
+                goes_on = thrown_back or began.learning_rate == record.learning_rate
+                self._clock = change if goes_on else self.config.epochs
                 self._watched.clear()
 
     def _score(self, record: EpochRecord) -> float:

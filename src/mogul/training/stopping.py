@@ -46,10 +46,16 @@ class Stopping:
 
     def is_flat(self, values: Sequence[float]) -> bool:
         """Whether the last epochs are no better than those before them."""
+        return self._gain(values) < self.tolerance
+
+    def is_falling(self, values: Sequence[float]) -> bool:
+        """Whether the last epochs are worse than those before them."""
+        return self._gain(values) < -self.tolerance
+
+    def _gain(self, values: Sequence[float]) -> float:
+        """From the mean of some epochs to that of the next; without limit where there are too few to say."""
         recent, before = values[-self.patience :], values[-2 * self.patience : -self.patience]
-        if len(before) < self.patience:
-            return False
-        return (sum(recent) - sum(before)) / self.patience < self.tolerance
+        return (sum(recent) - sum(before)) / self.patience if len(before) == self.patience else math.inf
 
     def divide(self, num_rows: int, name: str = "The share held out") -> tuple[Int[Tensor, "K"], Int[Tensor, "W"]]:
         """Places of rows to train on, and of rows to watch: the last ones of each of some equal parts.
