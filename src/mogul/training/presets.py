@@ -17,7 +17,7 @@ PresetName = Literal["default", "paper"]
 # The default's budget, in steps: enough for most data, and `Stopping` ends sooner where it is too much.
 _STEPS, _MAX_EPOCHS = 600, 200
 # Thousands of rows are each seen so often: more of it still pays with rows like those at hand (docs/defaults.md).
-_MIN_EPOCHS, _GROUPED_MIN_EPOCHS = 30, 20
+_MIN_EPOCHS, _GROUPED_MIN_EPOCHS = 60, 20
 # Of very many rows a few passes are thousands of steps: half a million are gone through three times.
 _MANY_STEPS, _FEWEST_EPOCHS = 3000, 3
 # Many small steps down: what Adam's own noise hides at one rate, the next can still learn.
