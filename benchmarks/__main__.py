@@ -20,6 +20,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 # Each is a module with a function `run`, imported only when it is asked for.
 GROUPS = {
     "steps": "Training steps: float32, 21 → 14, L = 7, M = 400, B = 500",
+    "noises": "Kinds of noise over constant noise: training steps of N-SBGPRN, the same sizes",
     "solvers": "Krylov (CIQ) over Cholesky, one GP, forward and backward",
     "growth": "Growth of a training step, and its memory",
     "prediction": "Mean and std: many rows, one row",

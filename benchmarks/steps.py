@@ -12,6 +12,7 @@ from benchmarks.timing import interleaved
 from mogul.data import Batch
 from mogul.models import build
 from mogul.objective import Analytic, Expectation, MonteCarlo
+from mogul.plan import NoiseName
 from mogul.training import Run
 from mogul.training.presets import preset
 
@@ -24,7 +25,14 @@ def kuka_sizes() -> Sizes:
     return Sizes(num_inducing=NUM_INDUCING, batch=BATCH)
 
 
-def training_run(name: str, data: Batch, sizes: Sizes, ell: Expectation, dtype: torch.dtype = torch.float32) -> Run:
+def training_run(
+    name: str,
+    data: Batch,
+    sizes: Sizes,
+    ell: Expectation,
+    dtype: torch.dtype = torch.float32,
+    noise: NoiseName = "constant",
+) -> Run:
     """A model ready for training as a user's would be: the default way, in this precision."""
     generator = torch.Generator().manual_seed(0)
     model = build(
@@ -35,6 +43,7 @@ def training_run(name: str, data: Batch, sizes: Sizes, ell: Expectation, dtype: 
         num_latents=sizes.num_latents,
         num_inducing=sizes.num_inducing,
         num_hidden=sizes.num_hidden,
+        noise=noise,
     )
     config = replace(
         preset("default", name),
@@ -54,13 +63,17 @@ def train_on(run: Run, batch: Batch) -> None:
 
 
 def training_step(
-    name: str, ell: Expectation, dtype: torch.dtype = torch.float32, sizes: Sizes | None = None
+    name: str,
+    ell: Expectation,
+    dtype: torch.dtype = torch.float32,
+    sizes: Sizes | None = None,
+    noise: NoiseName = "constant",
 ) -> Callable[[], None]:
     """One training step on a fixed batch."""
     sizes = sizes or kuka_sizes()
     data = random_rows(sizes, dtype)
     batch = first_batch(data, sizes)
-    run = training_run(name, data, sizes, ell, dtype)
+    run = training_run(name, data, sizes, ell, dtype, noise)
     return lambda: train_on(run, batch)
 
 

@@ -7,8 +7,9 @@ import torch
 
 pytest.importorskip("benchmarks.__main__", reason="the benchmarks are not beside the tests")
 
-from benchmarks import defaults, solvers, steps
+from benchmarks import defaults, noises, solvers, steps
 from benchmarks.__main__ import PAGE, RESULTS
+from benchmarks.problem import Sizes
 from benchmarks.report import performance_page
 from benchmarks.timing import interleaved
 
@@ -28,6 +29,13 @@ def test_a_step_of_each_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "BATCH", 8)
     steps.training_step("n-mogp", Analytic(), torch.float32)()
     solvers.pass_through(6, CIQ())()
+
+
+def test_every_noise_is_held_against_constant_noise() -> None:
+    ratios = noises.noise_ratios(repeats=1, sizes=Sizes(num_inducing=5, batch=8))
+    assert {name for name in ratios if name.endswith("ratio")} == {
+        f"{noise}_noise_step_ratio" for noise in ("net", "gp", "student_t", "low_rank")
+    }
 
 
 def test_the_page_says_what_was_measured() -> None:

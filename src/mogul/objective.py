@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -234,6 +234,12 @@ def objective_by_name(name: str) -> type[Objective]:
     if name not in _OBJECTIVES:
         raise unknown_name("objective", name, _OBJECTIVES)
     return _OBJECTIVES[name]
+
+
+def require_objective(name: str) -> ObjectiveName:
+    """Check the name of an objective."""
+    objective_by_name(name)
+    return cast(ObjectiveName, name)
 
 
 def row_log_likelihood(model: Model, batch: Batch, signal: Marginals, noise: NoiseLaw) -> Float[Tensor, "N"]:

@@ -66,6 +66,7 @@ def test_a_choice_by_groups_is_followed_by_a_training_on_all_rows(run, runs):
         (("--noise", "auto", "--model", "mogp-lvm"), ("--noise auto needs a model with observed inputs", "mogp-lvm")),
         (("--calibrate", ".2", "--model", "mogp-lvm"), ("--calibrate needs a model with observed inputs", "mogp-lvm")),
         (("--noise", "loud", "--groups", "run"), ("noise must be one of auto, constant", "'loud'")),
+        (("--objective", "smaller"), ("objective must be one of elbo, balanced, predictive", "'smaller'")),
     ],
 )
 def test_groups_and_noise_that_make_no_sense_are_refused(run, runs, arguments, fragments):

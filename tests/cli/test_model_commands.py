@@ -66,6 +66,17 @@ def test_a_fit_says_what_it_did_and_what_to_type_next(run, folder: Path):
     assert [path.name for path in (folder / "new").iterdir()] == ["arm.mogul"]
 
 
+@pytest.mark.parametrize("objective", ["balanced", "predictive"])
+def test_a_fit_maximises_what_it_is_told_to(run, model, objective):
+    arguments = ("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", "--out", "other.mogul", *QUICK)
+    assert run(*arguments, "--objective", objective).code == 0
+    x = np.array([[0.3, 9.81, 0.1]])
+    by_bound, told = (mogul.load(path).predict(x).mean for path in (model, "other.mogul"))
+    assert not np.allclose(by_bound, told, rtol=1e-6)
+    assert run(*arguments, "--objective", "elbo", "--force").code == 0
+    assert np.array_equal(mogul.load("other.mogul").predict(x).mean, by_bound)
+
+
 def test_a_few_rows_are_checked_against_least_squares(run):
     outcome = run("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", "--epochs", "2", "--json")
     content = json.loads(outcome.out)

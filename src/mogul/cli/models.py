@@ -84,6 +84,13 @@ def fit(
             "held out."
         ),
     ] = None,
+    objective: Annotated[
+        str,
+        typer.Option(
+            help="What training maximises: elbo, balanced for smaller errors where noise depends on the inputs, or "
+            "predictive for the density of predictions."
+        ),
+    ] = "elbo",
     groups: Annotated[
         str | None,
         typer.Option(
@@ -127,12 +134,15 @@ def fit(
     require_new_file(out, force, "model.mogul", data)
     from mogul.commands.fit import fit_file
     from mogul.experiments.comparison import Training
+    from mogul.objective import require_objective
     from mogul.report.commands import fit_lines
 
     def say(line: str) -> None:
         print(line, file=sys.stderr)
 
-    training = Training(epochs, seed, preset, {} if noise is None else {"noise": noise}, calibrate=calibrate)
+    options = {} if noise is None else {"noise": noise}
+    chosen = require_objective(objective)
+    training = Training(epochs, seed, preset, options, calibrate=calibrate, objective=chosen)
     summary = fit_file(data, wanted, given, model, out, training, groups=groups, check=check, say=say)
     give(summary.to_json(), fit_lines(summary), json_)
 

@@ -15,6 +15,7 @@ from mogul.data import Dataset, Scaling
 from mogul.errors import ConfigError, DataError, MogulError, NumericalError
 from mogul.experiments.baselines import LeastSquares, normal_prediction
 from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores
+from mogul.objective import ObjectiveName
 from mogul.prediction import Prediction
 from mogul.row_scores import RowScores, predicted_parts, row_scores
 from mogul.training.fit import fit
@@ -36,7 +37,7 @@ class Training:
 
     `options` are those of the model; its noise is the default's, where they name none. Where rows have `groups`, some
     are held out whole, to say how long to train; all are trained on in the end. A share of the rows, or groups, is set
-    aside to `calibrate` by, if it is given.
+    aside to `calibrate` by, if it is given. `objective` is what training maximises, where it is not the bound.
     """
 
     epochs: int | None = None
@@ -45,12 +46,14 @@ class Training:
     options: Mapping[str, Any] = field(default_factory=dict)
     groups: Int[IntArray, "N"] | None = None
     calibrate: float | None = None
+    objective: ObjectiveName = "elbo"
 
     def fit(self, data: Dataset, model: str) -> Fitted:
         """The model of this name, trained so."""
         rows, held_out, aside = self.divided(data)
         grouped = self.groups is not None
         config = preset_config(self.preset, model, self.seed, rows.data.num_rows, grouped=grouped)
+        config = replace(config, objective=self.objective)
         if self.epochs is not None:
             config = config.within(self.epochs)
         mean: MeanChoice | None = "paper" if self.preset == "paper" else None
