@@ -70,6 +70,22 @@ def test_only_an_elbo_that_falls_from_one_rate_to_another_has_the_next(gain, hel
     assert len(run.records) == num_epochs
 
 
+@pytest.mark.parametrize("first", range(1, 9))
+def test_a_rate_is_judged_by_epochs_of_its_own(first):
+    """After so many epochs at one rate, another; the score rises until the fourth epoch, and is flat from there."""
+    run = run_with(None, until=1)
+    last = run.records[-1]
+    run.config = TrainingConfig(epochs=20, milestones=(first / 20,), stopping=Stopping(patience=4, tolerance=0.1))
+    run._clock, run._watched, run.records = 0, [], []
+    while run._clock < 20:
+        rate, elbo = run.config.rate_at(run._clock), last.elbo + 120 * min(len(run.records), 4)
+        run.records.append(replace(last, kl_weight=1.0, learning_rate=rate, elbo=elbo))
+        run._tick()
+    at_the_last = sum(record.learning_rate == rate for record in run.records)
+    assert at_the_last >= 4
+    assert len(run.records) < 20
+
+
 def test_without_it_all_epochs_are_used():
     assert len(run_with(None).records) == EPOCHS
 

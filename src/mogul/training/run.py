@@ -16,7 +16,7 @@ from mogul.training.config import TrainingConfig
 from mogul.training.history import EpochRecord
 from mogul.training.recovery import Recovery
 from mogul.training.state import RunState, copied_tensors, put_back
-from mogul.training.stopping import held_out_score
+from mogul.training.stopping import Stopping, held_out_score
 from mogul.training.updates import Step
 
 # How many numbers a piece of a step may hold in its largest tensor: 130 MB in float32, several times over. Batches of
@@ -112,14 +112,22 @@ class Run:
         self._clock += 1
         if stopping is not None and record.kl_weight == 1:
             self._watched.append(self._score(record))
-            if stopping.is_flat(self._watched):
-                # Flat at one rate, the next has a chance of its own; flat from one rate to another, none will help. An
-                # ELBO that falls is thrown back by large steps; held-out rows that do are a sign of too many.
-                began = self.records[-2 * stopping.patience :][0]
-                thrown_back = self._held_out is None and stopping.is_falling(self._watched)
-                goes_on = thrown_back or began.learning_rate == record.learning_rate
-                self._clock = change if goes_on else self.config.epochs
+            if stopping.is_flat(self._watched) and (ends := self._clock_when_flat(stopping, change)) is not None:
+                self._clock = ends
                 self._watched.clear()
+
+    def _clock_when_flat(self, stopping: Stopping, change: int) -> int | None:
+        """Where to go on: at the next rate, at the end, or, where it is too early to judge a new rate, here: None.
+
+        Flat at one rate, the next has a chance of its own; flat from one rate to another, none will help. An ELBO that
+        falls is thrown back by large steps; held-out rows that do are a sign of too many.
+        """
+        before, recent, now = (
+            self.records[-back].learning_rate for back in (2 * stopping.patience, stopping.patience, 1)
+        )
+        if before == now or (self._held_out is None and stopping.is_falling(self._watched)):
+            return change
+        return self.config.epochs if recent != before else None
 
     def _score(self, record: EpochRecord) -> float:
         """What stopping watches, per observed output value; the best state so far is kept where rows are held out."""

@@ -18,6 +18,9 @@ from mogul.objective import row_log_predictive
 class Stopping:
     """Ends each learning rate when it no longer helps, and training with the last of them.
 
+    A rate that leaves things as they are is followed by the next. Where the next leaves them so, too, training ends. An
+    ELBO that falls is one that steps were too large for: then the next rate begins in any case.
+
     What is watched is the ELBO, or the log likelihood of rows held out of training; then the best state is kept, too.
     Rows are held out in a few stretches of consecutive rows. Where the order of rows means nothing, that is as good as
     any choice. Where they follow each other in time, a row between two neighbours that are trained on is no test:
