@@ -9,9 +9,10 @@ from torch import Tensor
 
 from mogul import MultiOutputGPRegressor
 from mogul.data import Batch
+from mogul.errors import ConfigError, MogulWarning
 from mogul.model import Model
 from mogul.models import build
-from mogul.objective import Analytic, Balanced, Elbo, MonteCarlo
+from mogul.objective import Analytic, Balanced, Elbo, MonteCarlo, _balancing_weight, objective_by_name
 from perturbing import perturbed
 
 NUM_ROWS, NUM_OUTPUTS = 9, 3
@@ -117,4 +118,40 @@ def test_an_estimator_passes_it_on():
 
     assert np.array_equal(mean(), mean(objective="elbo"))
     assert not np.allclose(mean(), mean(objective="balanced"), rtol=1e-6)
-    assert np.array_equal(mean(noise="constant"), mean(noise="constant", objective="balanced"))
+    with pytest.warns(
+        MogulWarning, match="needs noise that depends on the input.* got noise='constant'. Try noise='gp'"
+    ):
+        unchanged = mean(noise="constant", objective="balanced")
+    assert np.array_equal(mean(noise="constant"), unchanged)
+
+
+def test_a_variance_beyond_the_range_of_squares_leaves_the_weights_of_others_alone():
+    var = torch.tensor([[1e-6, 1e38], [1.0, 3e38], [2.0, 1e38]])
+    observed = torch.tensor([[True, True], [True, True], [False, True]])
+    weight = _balancing_weight(var, observed)
+    expected = torch.tensor([(1e-6 / 0.5) ** 0.25, 2**0.25])
+    torch.testing.assert_close(weight[:2, 0], expected)
+    torch.testing.assert_close(weight[1, 1] / weight[0, 1], torch.tensor(3**0.25))
+    assert weight.isfinite().all()
+
+
+@pytest.mark.no_cover  # many steps on lines that other tests run too
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_errors_are_smaller_where_half_of_the_rows_is_all_but_free_of_noise(seed):
+    draw = np.random.default_rng(seed)
+    x = draw.uniform(-2, 2, (300, 1))
+    truth = np.hstack([np.sin(3 * x), np.cos(2 * x)])
+    y = truth + np.where(x > 0, 0.5, 0.005) * draw.standard_normal(truth.shape)
+
+    def error(objective: str) -> float:
+        settings = {"num_inducing": 20, "epochs": 40, "batch_size": 50, "num_starts": 1}
+        regressor = MultiOutputGPRegressor("mogp", objective=objective, **settings).fit(x, y)
+        return float(np.square(regressor.predict(x) - truth).mean() ** 0.5)
+
+    assert error("balanced") < 0.95 * error("elbo")
+
+
+@pytest.mark.parametrize("name", ["smaller", ["elbo"], None])
+def test_an_objective_that_is_none_is_refused(name):
+    with pytest.raises(ConfigError, match="objective must be one of elbo, balanced, predictive"):
+        objective_by_name(name)

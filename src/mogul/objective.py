@@ -227,15 +227,16 @@ class Predictive(Objective):
 _OBJECTIVES: dict[str, type[Objective]] = {"elbo": Elbo, "balanced": Balanced, "predictive": Predictive}
 
 
-def objective_by_name(name: str) -> type[Objective]:
+def objective_by_name(name: object) -> type[Objective]:
     """The objective of this name.
 
     >>> objective_by_name("elbo").__name__
     'Elbo'
     """
-    if name not in list(_OBJECTIVES):
-        raise unknown_name("objective", name, _OBJECTIVES)
-    return _OBJECTIVES[name]
+    for known, objective in _OBJECTIVES.items():
+        if name == known:
+            return objective
+    raise unknown_name("objective", name, _OBJECTIVES)
 
 
 def require_objective(name: str) -> ObjectiveName:

@@ -69,7 +69,11 @@ def test_a_fit_says_what_it_did_and_what_to_type_next(run, folder: Path):
 @pytest.mark.parametrize("objective", ["balanced", "predictive"])
 def test_a_fit_maximises_what_it_is_told_to(run, model, objective):
     arguments = ("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", "--out", "other.mogul", *QUICK)
-    assert run(*arguments, "--objective", objective).code == 0
+    told = run(*arguments, "--objective", objective)
+    words = {"balanced": "ELBO (balanced) ", "predictive": "predictive objective "}[objective]
+    assert words in told.out
+    assert words in run("show", "other.mogul").out
+    assert json.loads(run("show", "other.mogul", "--json").out)["objective"] == objective
     x = np.array([[0.3, 9.81, 0.1]])
     by_bound, told = (mogul.load(path).predict(x).mean for path in (model, "other.mogul"))
     assert not np.allclose(by_bound, told, rtol=1e-6)

@@ -14,6 +14,7 @@ from mogul.data.formats import read_table
 from mogul.errors import ConfigError, DataError
 from mogul.experiments.comparison import Leaderboard, Split, Training, compare, holdout, require_known_outputs
 from mogul.families import Name
+from mogul.objective import ObjectiveName
 from mogul.training.choice import AUTO, Choice
 from mogul.training.fitted import Fitted
 from mogul.training.held_out import HELD_OUT_SHARE, group_numbers, rows_of_some_groups
@@ -37,6 +38,7 @@ class FitSummary:
     """What was fitted, how it went and where it is.
 
     `num_calibrated` counts the groups that the model is calibrated by: its rows, where there are no groups.
+    `elbo_per_row` is what training maximised, whichever `objective` that was.
     """
 
     source: str
@@ -50,6 +52,7 @@ class FitSummary:
     missing_share: float
     epochs: int
     starts: int
+    objective: ObjectiveName
     elbo_per_row: float
     seconds: float
     held_out_ll: float | None
@@ -108,7 +111,7 @@ def fit_file(
     if splits:
         say(f"Saved {out}. Fitting once more, beside least squares, on four fifths of the rows (--no-check does not).")
         checked = Check(len(splits[0][1]), compare(data, [model], splits, training))
-    return _summary(path, out, model, data, fitted, seconds, checked)
+    return _summary(path, out, model, data, fitted, training.objective, seconds, checked)
 
 
 def _refuse_held_out(model: str, groups: str | None, training: Training) -> None:
@@ -152,7 +155,14 @@ def _split(data: Dataset, training: Training) -> list[Split]:
 
 
 def _summary(
-    path: Path, out: Path, model: str, data: Dataset, fitted: Fitted, seconds: float, check: Check | None
+    path: Path,
+    out: Path,
+    model: str,
+    data: Dataset,
+    fitted: Fitted,
+    objective: ObjectiveName,
+    seconds: float,
+    check: Check | None,
 ) -> FitSummary:
     num_trained = fitted.history.num_rows
     assert num_trained is not None  # only files of old do not say
@@ -168,6 +178,7 @@ def _summary(
         missing_share=data.num_missing / data.y.size,
         epochs=len(fitted.history.elbo),
         starts=len({record.start for record in fitted.history.records}),
+        objective=objective,
         elbo_per_row=fitted.history.elbo[-1] / num_trained,
         seconds=seconds,
         held_out_ll=fitted.history.held_out,

@@ -31,6 +31,7 @@ class ModelCard:
     starts: int
     kept: int
     epochs: int
+    objective: str
     first_elbo: float | None
     last_elbo: float | None
     seconds: float
@@ -75,6 +76,7 @@ def _card(path: Path, header: dict[str, Any]) -> ModelCard:
         starts=len(set(starts)),
         kept=1 + len(header.get("members", [])),
         epochs=len(chosen),
+        objective=_objective(header["config"]),
         first_elbo=finite[0] if finite else None,
         last_elbo=finite[-1] if finite else None,
         seconds=float(sum(seconds)),
@@ -82,6 +84,11 @@ def _card(path: Path, header: dict[str, Any]) -> ModelCard:
         calibration=_calibration(path),
         versions={str(name): str(version) for name, version in header["versions"].items()},
     )
+
+
+def _objective(config: dict[str, Any] | None) -> str:
+    """What training maximised: the bound, where a file does not say."""
+    return str((config or {}).get("settings", {}).get("objective", "elbo"))
 
 
 def _calibration(path: Path) -> dict[str, int] | None:

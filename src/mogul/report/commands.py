@@ -12,6 +12,7 @@ from mogul.commands.fit import FitSummary
 from mogul.name_lists import as_list
 from mogul.report.choices import choice_line
 from mogul.report.names import counted
+from mogul.report.objectives import objective_words
 
 
 def fit_lines(summary: FitSummary) -> list[str]:
@@ -23,7 +24,7 @@ def fit_lines(summary: FitSummary) -> list[str]:
         f"Inputs   {counted(summary.input_names) or 'latent'}",
         f"Outputs  {counted(summary.output_names)} ({missing})",
         f"Model    {summary.model}: {summary.epochs} epochs, best of {summary.starts} starts, "
-        f"ELBO {summary.elbo_per_row:.2f} per row, {summary.seconds:.0f} s",
+        f"{objective_words(summary.objective)} {summary.elbo_per_row:.2f} per row, {summary.seconds:.0f} s",
     ]
     lines += _held_out(summary)
     if summary.check is not None:

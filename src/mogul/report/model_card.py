@@ -6,6 +6,7 @@ from rich.text import Text
 from mogul.commands.show import ModelCard
 from mogul.report.choices import choice_line
 from mogul.report.names import counted
+from mogul.report.objectives import objective_words
 
 
 def model_table(card: ModelCard) -> Table:
@@ -20,14 +21,15 @@ def model_table(card: ModelCard) -> Table:
 
 def card_lines(card: ModelCard) -> list[tuple[str, str]]:
     """Labels and values of the table."""
-    elbo = f", ELBO {card.first_elbo:,.1f} → {card.last_elbo:,.1f}" if card.first_elbo is not None else ""
+    climbed = f", {objective_words(card.objective)} {card.first_elbo:,.1f} → {card.last_elbo:,.1f}"
+    course = "" if card.first_elbo is None else climbed
     kept = "best" if card.kept == 1 else f"mixture of the best {card.kept}"
     return [
         ("model", f"{card.model}, {card.kind} inputs, {card.precision}"),
         ("options", ", ".join(f"{name} = {value}" for name, value in card.options.items()) or "the model's own"),
         ("inputs", counted(card.input_names)),
         ("outputs", counted(card.output_names)),
-        ("training", f"{card.epochs} epochs, {kept} of {card.starts} starts{elbo}, {card.seconds:.0f} s"),
+        ("training", f"{card.epochs} epochs, {kept} of {card.starts} starts{course}, {card.seconds:.0f} s"),
         ("calibration", _calibration(card.calibration)),
         *([] if card.choice is None else [("noise", choice_line(card.choice))]),
         ("file", f"format {card.format}, {card.num_bytes:,} bytes, seal intact"),

@@ -1,5 +1,6 @@
 """From data to a fitted model: the one function that users call."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
@@ -11,10 +12,10 @@ from jaxtyping import Int
 from mogul import models
 from mogul.arrays import IntArray
 from mogul.data import Dataset
-from mogul.errors import ConfigError, unknown_name
+from mogul.errors import ConfigError, MogulWarning, unknown_name
 from mogul.model import Model
 from mogul.objective import Analytic
-from mogul.plan import NoiseName
+from mogul.plan import VARYING_NOISES, NoiseName
 from mogul.training.choice import AUTO, NOISES, best_noise
 from mogul.training.config import TrainingConfig
 from mogul.training.fitted import Fitted
@@ -88,6 +89,13 @@ def fit(
     in_groups = retrain and held_out is not None
     config = config or preset_config(preset or "default", model, seed, data.num_rows, grouped=in_groups)
     options |= _sites(parsed, config, options)
+    if config.objective == "balanced" and options.get("noise", "constant") not in (AUTO, *VARYING_NOISES):
+        warnings.warn(
+            "objective='balanced' needs noise that depends on the input, and changes nothing for another; "
+            f"got noise={options.get('noise', 'constant')!r}. Try noise='gp'.",
+            MogulWarning,
+            stacklevel=2,
+        )
     choosing = options.get("noise") == AUTO
     if choosing and parsed.latent:
         raise ConfigError(
