@@ -112,8 +112,8 @@ class Run:
         self._clock += 1
         if stopping is not None and record.kl_weight == 1:
             self._watched.append(self._score(record))
-            if stopping.is_flat(self._watched) and (ends := self._clock_when_flat(stopping, change)) is not None:
-                self._clock = ends
+            if stopping.is_flat(self._watched) and (moved_to := self._clock_when_flat(stopping, change)) is not None:
+                self._clock = moved_to
                 self._watched.clear()
 
     def _clock_when_flat(self, stopping: Stopping, change: int) -> int | None:
