@@ -124,15 +124,17 @@ def test_each_preset_has_its_figure(tmp_path):
     assert titles == [f"regression: kuka, random rows, preset {preset}\n{rows}" for preset in presets]
 
 
-def test_a_title_is_not_cut_beside_long_labels(tmp_path):
+def test_title_and_axis_are_not_cut_beside_long_labels(tmp_path):
     label = "MLP ensemble + linear, noise by the nets, and more of it"
-    write_jobs(tmp_path, [record(label, "model", "mogp", 1, 0.1, 1, np.random.default_rng(0), preset="default")])
+    settings = {"preset": "default", "config": {"units": "standardised"}}
+    write_jobs(tmp_path, [record(label, "model", "mogp", 1, 0.1, 1, np.random.default_rng(0), **settings)])
     (board,) = boards(read_records(tmp_path), [])
     figure = table_figure(board)
     FigureCanvasAgg(figure).draw()
     (title,) = (text for text in figure.texts if text.get_text() == figure.get_suptitle())
-    extent = title.get_window_extent()
-    assert 0 <= extent.x0 < extent.x1 <= figure.bbox.width
+    for text in (title, figure.axes[0].xaxis.label):
+        extent = text.get_window_extent()
+        assert 0 <= extent.x0 < extent.x1 <= figure.bbox.width
 
 
 @pytest.mark.parametrize(

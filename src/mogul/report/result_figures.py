@@ -52,8 +52,8 @@ def table_figure(board: Board) -> Figure:
             )
     _point_to_stragglers(panel, lines, board.low_end)
     panel.set_yticks(range(len(lines)), [_plain(line.label) for line in lines])
-    panel.set_xlabel("test LL per datapoint" + (f", {board.units}" if board.units else ""))
-    # Over the whole figure: long labels of lines leave the panel too narrow for it.
+    # Long labels of lines leave a narrow panel: what stands above and below it may begin to the left of it.
+    panel.set_xlabel("test LL per datapoint" + (f", {board.units}" if board.units else ""), loc="right")
     title = _plain(f"{board.experiment}: {board.name}\n{board.rows}".strip())
     figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize="medium")
     panel.grid(axis="x", alpha=0.3)
