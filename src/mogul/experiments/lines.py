@@ -160,8 +160,8 @@ def choose(
 
     Args:
         words: names; `NAME+linear` for one on a plane, `NAME+gp-noise` and `NAME+linear+gp-noise` for other noises,
-            `+balanced` or `+predictive` after any of these for another objective, and `+4-starts` after any of these
-            for the mixture of four starts.
+            `+balanced` or `+predictive` for another objective, and `+4-starts` for the mixture of four starts, in any
+            order.
         groups: the lines there are.
         linear: whether a bare name also stands for the one on a plane.
         noises: what a bare name stands for.
@@ -173,7 +173,7 @@ def choose(
     for word in words:
         if word == NONE:
             continue
-        single, num_starts = _name_and_starts(word)
+        single, num_starts = _name_and_starts(_in_order(word))
         name, objective = _name_and_objective(single)
         if name in groups or name in known:
             found = [
@@ -200,6 +200,21 @@ def plain_label(label: str) -> str:
     for objective in _OTHER_OBJECTIVES:
         single = single.removesuffix(f" + {objective}")
     return single
+
+
+def _in_order(word: str) -> str:
+    """The same with what follows the name in the order that labels have it.
+
+    >>> _in_order("mogp+4-starts+balanced+gp-noise+linear")
+    'mogp+linear+gp-noise+balanced+4-starts'
+    """
+    name, *rest = word.split("+")
+
+    def place(part: str) -> int:
+        kinds = (f"+{part}" == LINEAR, part.endswith("-noise"), part in _OTHER_OBJECTIVES, part.endswith(STARTS))
+        return kinds.index(True) if any(kinds) else len(kinds)
+
+    return "+".join([name, *sorted(rest, key=place)])
 
 
 def _name_and_objective(word: str) -> tuple[str, ObjectiveName | None]:
