@@ -19,9 +19,9 @@ NOISE_SCALE = 0.1
 SIZES = {"num_latents": 2, "num_top_latents": 2, "num_hidden": 6, "num_inducing": 30}
 INDUCING = {"num_top_inducing": 20, "num_mixing_inducing": 15}
 
-# Seeds chosen after the fact: two starts do not find every function that a prior draws. Of the two seeds tried, N-DGP
-# misses that of seed 3 by 0.4 nat and SBGPRN that of seed 5 by 0.43: a fit can get there, how often is not shown.
-SEEDS = {"n-dgp": 5}
+# How many starts find the function that a prior draws: with two of a deep model it turns on the machine's rounding. More
+# are not always better: of four of N-MOGP, the best after a few epochs is not the best in the end.
+STARTS, DEEP_STARTS = 2, 4
 
 
 def at_the_prior(model: Model) -> Model:
@@ -60,14 +60,14 @@ def planted(name: str, seed: int) -> tuple[Dataset, Dataset, float]:
 
 @pytest.mark.parametrize("name", models.FAMILIES)
 def test_fit_comes_within_a_tenth_of_a_nat_per_output_of_the_generator(name: str) -> None:
-    train, test, truth = planted(name, SEEDS.get(name, 3))
+    train, test, truth = planted(name, seed=3)
     deep = models.Name.parse(name).recipe.deep
     config = TrainingConfig(
         epochs=250 if deep else 150,
         anneal_epochs=40 if deep else 0,
         batch_size=250,
         learning_rate=0.03,
-        num_starts=2,
+        num_starts=DEEP_STARTS if deep else STARTS,
         start_epochs=15,
         expectation=Analytic(num_samples=5 if deep else 1),
         updates=(NoiseUpdate(),),
