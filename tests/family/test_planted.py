@@ -19,8 +19,8 @@ NOISE_SCALE = 0.1
 SIZES = {"num_latents": 2, "num_top_latents": 2, "num_hidden": 6, "num_inducing": 30}
 INDUCING = {"num_top_inducing": 20, "num_mixing_inducing": 15}
 
-# How many starts find the function that a prior draws: with two of a deep model it turns on the machine's rounding. More
-# are not always better: of four of N-MOGP, the best after a few epochs is not the best in the end.
+# How many starts find the function that a prior draws: with two of a deep model it turns on the machine's rounding.
+# More are not always better: of four of N-MOGP, the best after a few epochs is not the best in the end.
 STARTS, DEEP_STARTS = 2, 4
 
 
