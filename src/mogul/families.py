@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from mogul.errors import unknown_name
 
+# In place of a name, of a model or of a kind of noise: rows that are held out choose.
+AUTO = "auto"
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -94,6 +97,15 @@ class Name:
     def recipe(self) -> Recipe:
         """The recipe of the family."""
         return FAMILIES[self.family]
+
+
+def is_latent(model: str) -> bool:
+    """Whether a model of this name has latent inputs; what held-out rows choose among has not.
+
+    >>> is_latent("mogp-lvm"), is_latent("auto")
+    (True, False)
+    """
+    return model != AUTO and Name.parse(model).latent
 
 
 def names() -> list[str]:

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import mogul
 from arm import QUICK, arm_folder, rows
+from mogul.training.choice import MODELS, NOISES
 from terminal import assert_refused, command
 
 
@@ -33,12 +35,13 @@ def test_whole_groups_choose_the_noise(run, runs):
     summary = json.loads(run(*arguments, "--noise", "auto", "--json").out)
     assert summary["input_names"] == ["angle", "gravity", "load"]
     assert summary["choice"]["num_held_out"] == summary["check"]["held_out_rows"] == 8
-    assert [each["noise"] for each in summary["choice"]["candidates"]] == ["constant", "gp", "student-t"]
+    assert [each["noise"] for each in summary["choice"]["candidates"]] == ["gp", "constant", "student-t"]
     chosen = summary["choice"]["chosen"]
     assert summary["held_out_ll"] == max(each["ll"] for each in summary["choice"]["candidates"])
-    assert f"{chosen}, by LL per row on 8 held out: constant " in run("show", "model.mogul").out
-    assert json.loads(run("show", "model.mogul", "--json").out)["choice"]["chosen"] == chosen
-    assert mogul.load("model.mogul").choice.chosen == chosen
+    assert f"{chosen['noise']} noise, by LL per row on 8 held out: gp " in run("show", "model.mogul").out
+    shown = json.loads(run("show", "model.mogul", "--json").out)["choice"]["chosen"]
+    assert shown == {name: chosen[name] for name in ("model", "noise", "ll")}
+    assert asdict(mogul.load("model.mogul").choice.chosen) == chosen
     lines = run(*arguments, "--noise", "student-t", "--no-check", "--force").out
     told = r" per row, in the best epoch\n {9}Then trained on all rows, for 1 epoch\n"
     assert re.search(rf"Held out LL .*{told}", lines)
@@ -51,7 +54,20 @@ def test_a_choice_by_groups_is_followed_by_a_training_on_all_rows(run, runs):
     shown = run(*arguments, "--noise", "auto", "--epochs", "2", "--calibrate", ".2", "--no-check").out
     epochs = re.search(r"mogp: (\d) epochs", shown)[1]
     last = f"Then trained on all rows but those to calibrate by, for {epochs} epoch"
-    assert re.search(rf"Noise    .* on \d+ held out: constant .*\n {{9}}{last}", shown)
+    assert re.search(rf"Chosen   .* on \d+ held out: gp .*\n {{9}}{last}", shown)
+
+
+def test_whole_groups_choose_the_model_and_then_its_noise(run, runs):
+    arguments = ("fit", runs, "--targets", "force,torque", "--model", "auto", "--groups", "run", "--epochs", "1")
+    summary = json.loads(run(*arguments, "--noise", "auto", "--json").out)
+    tried = [(each["model"], each["noise"]) for each in summary["choice"]["candidates"]]
+    assert tried[:3] == [(model, "gp") for model in MODELS]
+    chosen = summary["choice"]["chosen"]
+    assert tried[3:] == [(chosen["model"], noise) for noise in NOISES[1:]]
+    assert summary["model"] == chosen["model"] == mogul.load("model.mogul").blueprint.model
+    assert {entry["label"] for entry in summary["check"]["entries"]} >= {"auto", "least squares"}
+    shown = run(*arguments, "--no-check", "--force").out
+    assert re.search(r"Chosen   [\w-]+, by LL per row on 8 held out: mogp \S+, sbgprn \S+, n-sbgprn", shown)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +82,7 @@ def test_a_choice_by_groups_is_followed_by_a_training_on_all_rows(run, runs):
         (("--noise", "auto", "--model", "mogp-lvm"), ("--noise auto needs a model with observed inputs", "mogp-lvm")),
         (("--calibrate", ".2", "--model", "mogp-lvm"), ("--calibrate needs a model with observed inputs", "mogp-lvm")),
         (("--noise", "loud", "--groups", "run"), ("noise must be one of auto, constant", "'loud'")),
+        (("--model", "automatic"), ("model must be one of mogp", "'automatic'")),
         (("--objective", "smaller"), ("objective must be one of elbo, balanced, predictive", "'smaller'")),
     ],
 )
@@ -120,7 +137,7 @@ def test_intervals_of_a_deep_model_are_those_of_its_calibration_whatever_the_see
 
 
 @pytest.mark.parametrize(
-    ("extra", "num_trained"), [((), 40), (("--groups", "run", "--calibrate", ".2"), 32), (("--noise", "auto"), 32)]
+    ("extra", "num_trained"), [((), 40), (("--groups", "run", "--calibrate", ".2"), 32), (("--noise", "auto"), 40)]
 )
 def test_the_elbo_is_shared_among_the_rows_trained_on(run, runs, extra, num_trained):
     arguments = ("fit", runs, "--targets", "force", "--inputs", "angle,load", "--model", "mogp", *extra, *QUICK)

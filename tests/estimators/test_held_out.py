@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 from mogul import MultiOutputGPRegressor, TrainingConfig
-from mogul.training.choice import NOISES
+from mogul.training.choice import MODELS, NOISES
 from mogul.training.held_out import rows_of_some_groups
 from mogul.training.stopping import Stopping
 
@@ -90,10 +90,12 @@ class TestHeldOut:
         spoilt = Y.copy()
         spoilt[watched] += 1e6
         fits = [regressor(epochs=1, **settings).fit(X, outputs, copies, validation) for outputs in (Y, spoilt)]
-        assert fits[0].fitted_.history.num_rows == copies[kept].sum()
-        # Rows that are spoilt may choose another noise: what is learnt is the same where they had nothing to choose.
-        if "noise" not in settings:
+        choice = fits[0].choice_
+        if choice is None:
+            assert fits[0].fitted_.history.num_rows == copies[kept].sum()
             np.testing.assert_array_equal(fits[0].predict(X), fits[1].predict(X))
+        else:  # rows that chose are trained on in the end
+            assert choice.num_held_out == copies[watched].sum()
 
     def test_frames_of_validation_go_by_their_names(self) -> None:
         x, y = pd.DataFrame(X, columns=["a", "b"]), pd.DataFrame(Y, columns=["u", "v"])
@@ -116,7 +118,7 @@ class TestChoice:
     def test_the_choice_is_told_and_kept(self, chosen: MultiOutputGPRegressor, tmp_path: Path) -> None:
         assert chosen.choice_ is not None
         assert list(chosen.choice_.frame().noise) == list(NOISES)
-        assert chosen.choice_.chosen == chosen.fitted_.blueprint.options["noise"]  # type: ignore[union-attr]
+        assert chosen.choice_.chosen.noise == chosen.fitted_.blueprint.options["noise"]  # type: ignore[union-attr]
         chosen.save(tmp_path / "m")
         loaded = MultiOutputGPRegressor.load(tmp_path / "m")
         assert loaded.choice_ == chosen.choice_
@@ -125,7 +127,7 @@ class TestChoice:
         assert regressor(noise="student-t", epochs=1).fit(X, Y).choice_ is None
 
     def test_it_is_the_best_alone_on_the_same_groups(self, chosen: MultiOutputGPRegressor) -> None:
-        noise = chosen.choice_.chosen  # type: ignore[union-attr]
+        noise = chosen.choice_.chosen.noise  # type: ignore[union-attr]
         options = {"num_noise_inducing": 3} if noise == "gp" else {}
         alone = clone(AUTO).set_params(noise=noise, options=options).fit(X, Y, groups=RUNS)
         np.testing.assert_array_equal(alone.predict(X), chosen.predict(X))
@@ -134,6 +136,20 @@ class TestChoice:
         more = clone(AUTO).partial_fit(X, Y)
         before = more.choice_
         assert more.partial_fit(X, Y).choice_ == before
+
+    def test_so_are_models(self) -> None:
+        sizes = {"num_inducing": 4, "num_latents": 1, "num_starts": 1, "epochs": 2}
+        auto = MultiOutputGPRegressor("auto", noise="constant", **sizes).fit(X, Y, groups=RUNS)
+        assert auto.choice_ is not None
+        assert list(auto.choice_.frame().model) == list(MODELS)
+        alone = MultiOutputGPRegressor(auto.choice_.chosen.model, noise="constant", **sizes).fit(X, Y, groups=RUNS)
+        np.testing.assert_array_equal(alone.predict(X), auto.predict(X))
+
+    def test_rows_that_chose_are_trained_on_in_the_end_unless_they_are_ones_own(self) -> None:
+        history = clone(AUTO).fit(X, Y).fitted_.history
+        assert (history.num_rows, history.retrained) == (40, True)
+        history = clone(AUTO).fit(X[KNOWN], Y[KNOWN], validation=(X[HELD_OUT], Y[HELD_OUT])).fitted_.history
+        assert (history.num_rows, history.retrained) == (len(KNOWN), False)
 
     def test_a_grid_may_hold_it(self) -> None:
         search = GridSearchCV(AUTO, {"noise": ["gp", "auto"]}, cv=2).fit(X, Y)

@@ -11,10 +11,12 @@ from sameness import same_parameters
 from scipy.stats import norm
 
 import mogul
+import mogul.storage
 from mogul import Dataset, TrainingConfig, fit
+from mogul.commands.show import show_file
 from mogul.errors import ConfigError, DataError, FitError, MogulWarning
 from mogul.training import Fitted, Run, Stopping
-from mogul.training.choice import NOISES, best_noise
+from mogul.training.choice import MODELS, NOISES, Candidate, Choice, best_candidate
 from mogul.training.held_out import divided, group_numbers, rows_of_some_groups
 from mogul.training.more import train_more
 from mogul.training.updates import NoiseUpdate
@@ -67,7 +69,7 @@ class TestHeldOut:
         rates = tuple(record.learning_rate for record in first.history.records[:epochs])
         assert rates[0] == 2.0
         again = trained(config=longer, noise=noise, retrain=True, checkpoint=tmp_path)
-        chosen = noise if first.choice is None else first.choice.chosen
+        chosen = noise if first.choice is None else first.choice.chosen.noise
         assert same_parameters(again, trained(config=longer.replaying(rates), noise=chosen, held_out=None))
         assert (again.history.num_rows, len(again.history.elbo)) == (36, epochs)
         assert (again.history.held_out, again.history.retrained) == (first.history.held_out, True)
@@ -141,10 +143,10 @@ class TestChoice:
             noise: fitted.history.held_out for noise, fitted in each.items()
         }
         best = max(NOISES, key=lambda noise: each[noise].history.held_out or -np.inf)
-        assert auto.choice.chosen == best == auto.blueprint.options["noise"]  # type: ignore[union-attr]
+        assert auto.choice.chosen.noise == best == auto.blueprint.options["noise"]  # type: ignore[union-attr]
         assert same_parameters(auto, each[best])
         assert auto.choice.num_held_out == len(HELD_OUT)
-        assert list(auto.choice.frame().columns) == ["noise", "ll", "epochs", "seconds", "failure"]
+        assert list(auto.choice.frame().columns) == ["model", "noise", "ll", "epochs", "seconds", "failure"]
 
     def test_options_must_be_of_use_to_some_candidate(self):
         with pytest.raises(ConfigError, match="noise_rank must be left out where nothing uses it"):
@@ -173,7 +175,7 @@ class TestChoice:
         options = {"num_inducing": 5, "num_noise_inducing": 8, "num_latents": 1}
         choice = fit(data, "mogp", config, noise="auto", **options).choice
         assert choice is not None
-        assert choice.chosen == truth
+        assert choice.chosen.noise == truth
 
     @pytest.mark.parametrize("num_epochs", [2, 4])
     def test_it_goes_on_where_it_was_killed(self, tmp_path: Path, num_epochs: int, auto: Fitted):
@@ -195,31 +197,31 @@ class TestChoice:
             trained(checkpoint=tmp_path, held_out=HELD_OUT + 1)
 
     def test_what_cannot_be_trained_is_passed_over(self):
-        def train(noise: str) -> Fitted:
+        def train(_: str, noise: str) -> Fitted:
             if noise == "gp":
                 raise FitError("It broke. Mend it.")
             return trained(noise=noise)
 
-        with pytest.warns(MogulWarning, match="gp noise was passed over. It broke"):
-            choice = best_noise(train, 6).choice
+        with pytest.warns(MogulWarning, match="mogp with gp noise was passed over. It broke"):
+            choice = best_candidate(train, 6, ["mogp"], NOISES).choice
         assert choice is not None
-        assert choice.chosen != "gp"
-        assert (choice.candidates[1].ll, choice.candidates[1].failure) == (None, "It broke. Mend it.")
-        with pytest.raises(FitError, match="It broke"):
-            best_noise(train, 6, ["gp"])
+        assert choice.chosen.noise != "gp"
+        assert (choice.candidates[0].ll, choice.candidates[0].failure) == (None, "It broke. Mend it.")
+        with pytest.raises(FitError, match="It broke"), pytest.warns(MogulWarning, match="passed over"):
+            best_candidate(train, 6, ["mogp"], ["gp"])
 
     def test_ctrl_c_before_an_epoch_has_ended_keeps_those_before(self):
-        def train(noise: str) -> Fitted:
-            if noise == "gp":
+        def train(_: str, noise: str) -> Fitted:
+            if noise == "constant":
                 raise KeyboardInterrupt
             return trained(noise=noise)
 
-        with pytest.warns(MogulWarning, match="gp was interrupted before its first epoch ended"):
-            choice = best_noise(train, 6).choice
+        with pytest.warns(MogulWarning, match="constant noise was interrupted before its first epoch ended"):
+            choice = best_candidate(train, 6, ["mogp"], NOISES).choice
         assert choice is not None
-        assert [candidate.noise for candidate in choice.candidates] == ["constant"]
+        assert [candidate.noise for candidate in choice.candidates] == ["gp"]
         with pytest.raises(KeyboardInterrupt):
-            best_noise(train, 6, ["gp"])
+            best_candidate(train, 6, ["mogp"], ["constant"])
 
     def test_more_training_learns_from_all_rows_given(self):
         auto = trained(noise="auto", held_out=None)
@@ -234,7 +236,7 @@ class TestChoice:
         step = Run.step
 
         def interrupted(run: Run, *rest: Any) -> Any:
-            if "gps" in dict(run.model.head.noise.named_children()) and run.num_steps == 2:
+            if "gps" not in dict(run.model.head.noise.named_children()) and run.num_steps == 2:
                 raise KeyboardInterrupt
             return step(run, *rest)
 
@@ -242,7 +244,7 @@ class TestChoice:
         with pytest.warns(MogulWarning, match="it was interrupted after 1 of at most 2"):
             auto = trained(noise="auto")
         assert auto.choice is not None
-        assert [candidate.noise for candidate in auto.choice.candidates] == ["constant", "gp"]
+        assert [candidate.noise for candidate in auto.choice.candidates] == ["gp", "constant"]
 
     def test_it_is_kept_in_the_file(self, tmp_path: Path, auto: Fitted):
         auto.save(tmp_path / "m")
@@ -250,3 +252,131 @@ class TestChoice:
         assert loaded.choice == auto.choice
         assert loaded.history == auto.history
         assert same_parameters(loaded, auto)
+
+    def test_a_file_of_old_named_the_noise_alone(self, tmp_path: Path, auto: Fitted, monkeypatch: pytest.MonkeyPatch):
+        assert auto.choice is not None
+
+        def of_old(choice: Any) -> dict[str, Any]:
+            tried = [
+                {name: value for name, value in vars(each).items() if name != "model"} for each in choice.candidates
+            ]
+            return {"chosen": choice.chosen.noise, "candidates": tried, "num_held_out": choice.num_held_out}
+
+        plain = mogul.storage.asdict
+        monkeypatch.setattr(
+            "mogul.storage.asdict", lambda each: of_old(each) if isinstance(each, Choice) else plain(each)
+        )
+        auto.save(tmp_path / "m")
+        assert mogul.load(tmp_path / "m").choice == auto.choice
+        shown = show_file(tmp_path / "m").choice
+        assert shown is not None
+        assert (shown["chosen"]["model"], shown["chosen"]["noise"]) == auto.choice.chosen.pair
+
+
+def any_model(model: str, **settings: Any) -> Fitted:
+    sizes = {"num_inducing": 5, "num_latents": 2, "noise": "constant"}
+    return fit(waves(), model, CONFIG, **sizes | {"held_out": HELD_OUT} | settings)
+
+
+class TestModels:
+    """`model="auto"`."""
+
+    def test_it_is_the_best_of_separate_fits_on_the_same_rows(self):
+        auto, each = any_model("auto"), {model: any_model(model) for model in MODELS}
+        assert auto.choice is not None
+        assert {candidate.model: candidate.ll for candidate in auto.choice.candidates} == {
+            model: fitted.history.held_out for model, fitted in each.items()
+        }
+        best = max(MODELS, key=lambda model: each[model].history.held_out or -np.inf)
+        assert auto.choice.chosen.pair == (best, "constant")
+        assert auto.blueprint is not None
+        assert auto.blueprint.model == best
+        assert same_parameters(auto, each[best])
+
+    def test_first_the_model_then_its_noise(self):
+        scores = {("a", "gp"): 1.0, ("b", "gp"): 2.0, ("b", "constant"): 3.0, ("b", "student-t"): 0.0}
+        fitted = trained()
+
+        def train(model: str, noise: str) -> Fitted:
+            return replace(fitted, history=replace(fitted.history, held_out=scores[model, noise]))
+
+        choice = best_candidate(train, 6, ["a", "b"], NOISES).choice
+        assert choice is not None
+        assert {candidate.pair: candidate.ll for candidate in choice.candidates} == scores
+        assert choice.chosen.pair == ("b", "constant")
+
+    def test_where_no_model_trains_with_the_first_noise_the_others_are_tried(self):
+        def train(model: str, noise: str) -> Fitted:
+            if noise == "gp":
+                raise FitError("It broke. Mend it.")
+            return trained(noise=noise)
+
+        with pytest.warns(MogulWarning, match="passed over"):
+            choice = best_candidate(train, 6, ["mogp", "sbgprn"], NOISES).choice
+        assert choice is not None
+        assert choice.chosen.pair[0] == "mogp"
+        assert len(choice.candidates) == 4
+
+    def test_options_go_to_those_that_have_a_use_for_them(self):
+        auto = any_model("auto", num_hidden=3)
+        assert auto.choice is not None
+        assert all(candidate.failure is None for candidate in auto.choice.candidates)
+        with pytest.raises(ConfigError, match="num_top_latents must be left out where nothing uses it"):
+            any_model("auto", num_top_latents=2)
+
+    def test_each_model_may_be_trained_its_own_way(self):
+        asked = []
+
+        def config(model: str) -> TrainingConfig:
+            asked.append(model)
+            return replace(CONFIG, epochs=1 + MODELS.index(model))
+
+        auto = fit(waves(), "auto", config, num_inducing=5, num_latents=2, held_out=HELD_OUT)
+        assert auto.choice is not None
+        assert [candidate.epochs for candidate in auto.choice.candidates] == [1, 2, 3]
+        assert asked == list(MODELS)
+
+    def test_what_was_chosen_is_trained_on_all_rows_in_the_end(self, tmp_path: Path):
+        first = any_model("auto")
+        again = any_model("auto", retrain=True, checkpoint=tmp_path)
+        assert first.choice is not None
+        assert again.choice is not None
+        assert again.choice.chosen.pair == first.choice.chosen.pair
+        rates = tuple(record.learning_rate for record in first.history.records[: first.history.kept_epochs])
+        whole = fit(
+            waves(),
+            first.choice.chosen.model,
+            CONFIG.replaying(rates),
+            num_inducing=5,
+            num_latents=2,
+            noise="constant",
+        )
+        assert same_parameters(again, whole)
+        assert same_parameters(any_model("auto", retrain=True, checkpoint=tmp_path), again)
+
+    def test_what_a_fixed_matrix_cannot_mix_is_left_to_the_others(self):
+        rng = np.random.default_rng(0)
+        x = rng.uniform(-2, 2, (300, 1))
+        curve = np.sin(3 * x)  # one GP for two outputs, whose ratio depends on x
+        planted = Dataset(x, np.hstack([curve, x * curve]) + 0.05 * rng.standard_normal((300, 2)))
+        config = TrainingConfig(epochs=40, num_starts=1, learning_rate=0.05, updates=(NoiseUpdate(),))
+        choice = fit(planted, "auto", config, num_inducing=12, num_latents=1).choice
+        assert choice is not None
+        scores = {candidate.model: candidate.ll or -np.inf for candidate in choice.candidates}
+        assert choice.chosen.model == "sbgprn"
+        assert scores["sbgprn"] > scores["mogp"] + 1
+
+    def test_it_is_kept_in_the_file(self, tmp_path: Path):
+        auto = any_model("auto")
+        auto.save(tmp_path / "m")
+        assert mogul.load(tmp_path / "m").choice == auto.choice
+
+    @pytest.mark.parametrize(("settings", "asked"), [({}, "model='auto'"), ({"noise": "auto"}, "model='auto'")])
+    def test_two_rows_are_too_few_to_choose_by(self, settings: dict[str, Any], asked: str):
+        with pytest.raises(
+            ConfigError, match=f"{asked} needs rows to choose by, a fifth of at least 3; got n_samples = 2"
+        ):
+            fit(waves(2), "auto", TrainingConfig(epochs=1, num_starts=1), **settings)
+
+    def test_a_candidate_is_told_by_model_and_noise(self):
+        assert Candidate("mogp", "gp").pair == ("mogp", "gp")

@@ -21,7 +21,7 @@ from mogul.cli.options import (
     require_seed,
 )
 from mogul.errors import ConfigError
-from mogul.families import Name
+from mogul.families import is_latent
 from mogul.name_lists import listed
 
 app = typer.Typer()
@@ -34,7 +34,10 @@ def compare(
     inputs: Inputs = None,
     models: Annotated[
         str,
-        typer.Option(help="Models, separated by commas: see mogul models.", autocompletion=complete_models),
+        typer.Option(
+            help="Models, separated by commas: see mogul models; auto chooses one in each fold.",
+            autocompletion=complete_models,
+        ),
     ] = "mogp,n-sbgprn",
     folds: Annotated[int, typer.Option(help="Parts of the rows, each held out once.")] = 5,
     epochs: Epochs = None,
@@ -79,7 +82,7 @@ def compare(
 def _observed(models: list[str]) -> list[str]:
     """Names of models with inputs, each once: those with latent inputs predict something else."""
     for model in models:
-        if Name.parse(model).latent:
+        if is_latent(model):
             raise ConfigError(
                 f"--models must have observed inputs, as least squares has; {model} has latent ones. Leave out -lvm."
             )

@@ -27,7 +27,7 @@ from mogul.cli.options import (
     require_seed,
     require_share,
 )
-from mogul.families import Name, names
+from mogul.families import Name, is_latent, names
 from mogul.name_lists import listed
 
 app = typer.Typer()
@@ -71,7 +71,8 @@ def fit(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Name of a model: see mogul models; else mogp up to 2,500 rows and with --groups, n-sbgprn beyond. "
+            help="Name of a model: see mogul models; else mogp up to 2,500 rows and with --groups, n-sbgprn beyond; "
+            "auto for the best of mogp, sbgprn and n-sbgprn on rows held out. "
             "P outputs have max(min(P, 4), P/2 rounded up) latent GPs.",
             autocompletion=complete_model,
         ),
@@ -122,12 +123,12 @@ def fit(
 
     Example: mogul fit jura.csv --targets Cd,Cu,Pb --inputs X,Y --out jura.mogul
 
-    Example: mogul fit arm.csv --targets force,torque --groups run --noise auto
+    Example: mogul fit arm.csv --targets force,torque --groups run --model auto --noise auto
     """
     wanted = listed(targets, "--targets")
     given = None if inputs is None else listed(inputs, "--inputs")
     if model is not None:
-        Name.parse(model)
+        is_latent(model)  # or an error, where there is none of this name
     require_least("--epochs", epochs, 1)
     require_seed(seed)
     require_share("--calibrate", calibrate, ".2")

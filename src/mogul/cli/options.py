@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from mogul.errors import ConfigError
-from mogul.families import names
+from mogul.families import AUTO, names
 from mogul.files import require_file
 
 _MOST_SEED = 2**32 - 1
@@ -18,7 +18,7 @@ _MOST_SEED = 2**32 - 1
 
 def complete_model(incomplete: str) -> list[str]:
     """Names of models that begin so, for the shell."""
-    return [name for name in names() if name.startswith(incomplete)]
+    return [name for name in [*names(), AUTO] if name.startswith(incomplete)]
 
 
 def complete_models(incomplete: str) -> list[str]:

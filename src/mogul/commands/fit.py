@@ -13,9 +13,9 @@ from mogul.data import Dataset
 from mogul.data.formats import read_table
 from mogul.errors import ConfigError, DataError
 from mogul.experiments.comparison import Leaderboard, Split, Training, compare, holdout, require_known_outputs
-from mogul.families import Name
+from mogul.families import AUTO, is_latent
 from mogul.objective import ObjectiveName
-from mogul.training.choice import AUTO, Choice
+from mogul.training.choice import Choice
 from mogul.training.fitted import Fitted
 from mogul.training.held_out import HELD_OUT_SHARE, group_numbers, rows_of_some_groups
 from mogul.training.presets import default_model
@@ -85,14 +85,14 @@ def fit_file(
         path: of the table.
         targets: columns to predict.
         inputs: columns to predict from; None for all others.
-        model: one of `mogul.families.names()`; None is the default for so many rows.
+        model: one of `mogul.families.names()`; None is the default for so many rows, "auto" what held-out rows choose.
         out: the model file; its folder is made.
         training: how.
         groups: a column of labels: rows with the same one are held out together.
         check: whether to fit once more and compare with least squares; None does so where there are few rows.
         say: told what goes on after the model is saved.
     """
-    latent = model is not None and Name.parse(model).latent
+    latent = model is not None and is_latent(model)
     if latent:
         _refuse_held_out(str(model), groups, training)
     table = read_table(path)
@@ -111,7 +111,8 @@ def fit_file(
     if splits:
         say(f"Saved {out}. Fitting once more, beside least squares, on four fifths of the rows (--no-check does not).")
         checked = Check(len(splits[0][1]), compare(data, [model], splits, training))
-    return _summary(path, out, model, data, fitted, training.objective, seconds, checked)
+    kept = model if fitted.choice is None else fitted.choice.chosen.model
+    return _summary(path, out, kept, data, fitted, training.objective, seconds, checked)
 
 
 def _refuse_held_out(model: str, groups: str | None, training: Training) -> None:

@@ -12,9 +12,10 @@ from mogul.estimators.base import BUILDING, TRAINING, parsed_model, seed_of
 from mogul.estimators.predictions import Container, PredictsOutputs
 from mogul.estimators.tables import Outputs, as_array, copies, named_dataset
 from mogul.estimators.validation import is_pair, share_of, with_validation
+from mogul.families import AUTO
 from mogul.nonlinearities import Nonlinearity
 from mogul.objective import ObjectiveName
-from mogul.training.choice import AUTO, Choice
+from mogul.training.choice import MODELS, Choice
 from mogul.training.config import Precision, TrainingConfig
 from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
@@ -35,7 +36,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
 
     Args:
         model: one of `mogul.models.names()` with observed inputs; None is mogp up to 2,500 rows and wherever
-            groups are given, n-sbgprn beyond.
+            groups are given, n-sbgprn beyond; "auto" tries mogp, sbgprn and n-sbgprn and keeps the one under which
+            held-out rows are likeliest.
         preset: "default" or "paper"; None is the default.
         config: a whole `TrainingConfig` in place of a preset.
         epochs: passes over the data.
@@ -53,8 +55,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
         num_inducing: the number M of inducing points.
         nonlinearity: of the hidden units: a name, or any `Nonlinearity`.
         noise: "gp" (the default: its size depends on where a row is), "constant" (the default of the paper's preset),
-            "net", "student-t" or "low-rank", as `mogul.models.build` has it; "auto" tries constant, gp and student-t
-            and keeps the one under which held-out rows are likeliest.
+            "net", "student-t" or "low-rank", as `mogul.models.build` has it; "auto" tries gp, constant and student-t,
+            as the model's "auto" tries models.
         options: further options of `mogul.models.build`, by name.
         calibrate: share of the rows, or of the groups where there are any, that are set aside to calibrate by after
             training: 0.2, say. The spread of predictions is made to fit them, and there is `predict_interval`.
@@ -64,7 +66,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
 
     Attributes:
         fitted_: the `mogul.Fitted` underneath.
-        choice_: what noise="auto" tried and kept, with a `frame()` of it; None where noise was given.
+        choice_: what "auto" tried and kept, with a `frame()` of it; None where model and noise were given.
         output_names_: names of the outputs.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
@@ -142,11 +144,12 @@ class MultiOutputGPRegressor(PredictsOutputs):
             X: finite inputs: array, tensor or frame.
             y: outputs, where NaN is a missing value.
             sample_weight: how often each row counts, in whole numbers.
-            validation: rows whose likelihood says when to stop, and which noise is best: a pair (X, Y) of one's own, or
-                a share to hold out, a fifth where `groups` or noise="auto" needs one; else the ELBO is watched.
+            validation: rows whose likelihood says when to stop, and what "auto" chooses: a pair (X, Y) of one's own, or
+                a share to hold out, a fifth where `groups` or "auto" needs one, which is trained on once that is known;
+                else the ELBO is watched.
             groups: a label for each row. Whole groups are held out then, drawn at random: rows of a trajectory, a
                 patient or a day tell of each other, and what counts is often how a model does on new ones. They say
-                how long to train, and which noise is best; then the model is trained again, on all groups.
+                how long to train, and what "auto" chooses; then the model is trained again, on all groups.
             checkpoint: a folder from which the same call goes on where this one was killed, as in `mogul.fit`.
             checkpoint_seconds: how long to wait between writings there.
         """
@@ -163,7 +166,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         epochs: Any = None,
         **saving: Any,
     ) -> "MultiOutputGPRegressor":
-        if self.model is not None:
+        if self.model not in (None, AUTO):
             parsed_model(self.model, latent=False)
         options = self._build_options()
         share, aside = share_of(validation), share_of(self.calibrate, "calibrate", otherwise="")
@@ -181,13 +184,19 @@ class MultiOutputGPRegressor(PredictsOutputs):
         grouped = numbers is not None
         model = default_model(data.num_rows, grouped=grouped) if self.model is None else self.model
         options = with_defaults(options, model, self.preset, data.num_outputs)
-        config = self._training_config(model, data.num_rows, None if grouped else share, epochs, grouped=grouped)
-        share = share or held_out_share(config.stopping, options["noise"] == AUTO)
+        of_rows = None if grouped else share
+
+        def config(name: str) -> TrainingConfig:
+            return self._training_config(name, data.num_rows, of_rows, epochs, grouped=grouped)
+
+        choosing = AUTO in (model, options["noise"])
+        share = share or held_out_share(config(MODELS[0] if model == AUTO else model).stopping, choosing=choosing)
         held_out = None if is_pair(validation) else rows.watched(share, self._seed)
         if is_pair(validation):
             data, held_out = with_validation(data, self._own_rows(*validation))
         mean = "paper" if self.mean is None and self.preset == "paper" else self.mean
-        fitted = fit(data, model, config, mean=mean, held_out=held_out, retrain=grouped, **saving, **options)
+        retrain = grouped or (choosing and not is_pair(validation))
+        fitted = fit(data, model, config, mean=mean, held_out=held_out, retrain=retrain, **saving, **options)
         if calibrating is not None:
             together = calibrating.places if calibrating.groups is None else calibrating.groups
             fitted = fitted.calibrated(calibrating.data, together, self._seed)

@@ -14,10 +14,12 @@ from mogul.arrays import Array, IntArray
 from mogul.data import Dataset, Scaling
 from mogul.errors import ConfigError, DataError, MogulError, NumericalError
 from mogul.experiments.baselines import LeastSquares, normal_prediction
+from mogul.families import AUTO
 from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores
 from mogul.objective import ObjectiveName
 from mogul.prediction import Prediction
 from mogul.row_scores import RowScores, predicted_parts, row_scores
+from mogul.training.config import TrainingConfig
 from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
 from mogul.training.presets import preset as preset_config
@@ -36,7 +38,8 @@ class Training:
     """How each model is trained: a preset, for at most so many epochs if they are given.
 
     `options` are those of the model; its noise is the default's, where they name none. Where rows have `groups`, some
-    are held out whole, to say how long to train; all are trained on in the end. A share of the rows, or groups, is set
+    are held out whole, to say how long to train, and rows where something is chosen by them; all are trained on in the
+    end. A share of the rows, or groups, is set
     aside to `calibrate` by, if it is given. `objective` is what training maximises, where it is not the bound.
     """
 
@@ -49,16 +52,19 @@ class Training:
     objective: ObjectiveName = "elbo"
 
     def fit(self, data: Dataset, model: str) -> Fitted:
-        """The model of this name, trained so."""
+        """The model of this name, trained so; "auto" chooses one by rows held out."""
         rows, held_out, aside = self.divided(data)
         grouped = self.groups is not None
-        config = preset_config(self.preset, model, self.seed, rows.data.num_rows, grouped=grouped)
-        config = replace(config, objective=self.objective)
-        if self.epochs is not None:
-            config = config.within(self.epochs)
+
+        def config(name: str) -> TrainingConfig:
+            whole = preset_config(self.preset, name, self.seed, rows.data.num_rows, grouped=grouped)
+            whole = replace(whole, objective=self.objective)
+            return whole if self.epochs is None else whole.within(self.epochs)
+
         mean: MeanChoice | None = "paper" if self.preset == "paper" else None
         options = with_defaults(self.options, model, self.preset, data.num_outputs)
-        fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, retrain=grouped, **options)
+        retrain = grouped or AUTO in (model, options["noise"])
+        fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, retrain=retrain, **options)
         return fitted if aside is None else fitted.calibrated(aside.data, aside.groups, self.seed)
 
     def divided(self, data: Dataset) -> tuple[Rows, Int[IntArray, "W"] | None, Rows | None]:

@@ -38,7 +38,7 @@ def fit_lines(summary: FitSummary) -> list[str]:
 
 def _held_out(summary: FitSummary) -> list[str]:
     if summary.choice is not None:
-        told = f"Noise    {choice_line(asdict(summary.choice))}"
+        told = f"Chosen   {choice_line(asdict(summary.choice))}"
     elif summary.held_out_ll is not None:
         kept = "in the best epoch" if summary.retrained else "in the epoch that was kept"
         told = f"Held out LL {summary.held_out_ll:.2f} per row, {kept}"

@@ -31,7 +31,7 @@ def card_lines(card: ModelCard) -> list[tuple[str, str]]:
         ("outputs", counted(card.output_names)),
         ("training", f"{card.epochs} epochs, {kept} of {card.starts} starts{course}, {card.seconds:.0f} s"),
         ("calibration", _calibration(card.calibration)),
-        *([] if card.choice is None else [("noise", choice_line(card.choice))]),
+        *([] if card.choice is None else [("chosen", choice_line(card.choice))]),
         ("file", f"format {card.format}, {card.num_bytes:,} bytes, seal intact"),
         ("written with", ", ".join(f"{name} {version}" for name, version in card.versions.items())),
     ]

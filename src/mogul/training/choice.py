@@ -1,9 +1,9 @@
-"""A choice between kinds of noise by the rows held out, and how each of them did."""
+"""A choice between models and kinds of noise by the rows held out, and how each of them did."""
 
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -14,24 +14,31 @@ from mogul.plan import NoiseName
 if TYPE_CHECKING:
     from mogul.training.fitted import Fitted
 
-AUTO = "auto"
-# What noise="auto" tries. A net is sure of itself where it has seen nothing, and correlations between the noises of
-# outputs do not change what is said of each of them: whoever wants those asks for them.
-NOISES: tuple[NoiseName, ...] = ("constant", "gp", "student-t")
+# What model="auto" tries: a matrix, a net that mixes, and hidden units besides (docs/defaults.md has how they compare).
+MODELS: tuple[str, ...] = ("mogp", "sbgprn", "n-sbgprn")
+# What noise="auto" tries, the default first. A net is sure of itself where it has seen nothing, and correlations
+# between the noises of outputs do not change what is said of each of them: whoever wants those asks for them.
+NOISES: tuple[NoiseName, ...] = ("gp", "constant", "student-t")
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One kind of noise: the log likelihood of a held-out row in its best epoch, in standardised units.
+    """A model with a kind of noise: the log likelihood of a held-out row in its best epoch, in standardised units.
 
     `ll` is None where training failed, for the reason given, or ended before any epoch was watched.
     """
 
+    model: str
     noise: NoiseName
-    ll: float | None
+    ll: float | None = None
     epochs: int = 0
     seconds: float = 0.0
     failure: str | None = None
+
+    @property
+    def pair(self) -> tuple[str, NoiseName]:
+        """What tells it from the others."""
+        return self.model, self.noise
 
 
 @dataclass(frozen=True)
@@ -39,12 +46,13 @@ class Choice:
     """What was tried, in the order of trying, what was kept, and by how many held-out rows.
 
     Example:
-        >>> choice = Choice("gp", (Candidate("constant", 1.5), Candidate("gp", 2.25)), num_held_out=20)
-        >>> choice.frame()[["noise", "ll"]].to_dict("list")
-        {'noise': ['constant', 'gp'], 'll': [1.5, 2.25]}
+        >>> tried = Candidate("mogp", "gp", 2.25), Candidate("mogp", "constant", 1.5)
+        >>> choice = Choice(tried[0], tried, num_held_out=20)
+        >>> choice.chosen.noise, choice.frame()["ll"].tolist()
+        ('gp', [2.25, 1.5])
     """
 
-    chosen: NoiseName
+    chosen: Candidate
     candidates: tuple[Candidate, ...]
     num_held_out: int
 
@@ -53,44 +61,70 @@ class Choice:
         return pd.DataFrame([asdict(candidate) for candidate in self.candidates])
 
 
-def best_noise(
-    train: "Callable[[NoiseName], Fitted]", num_held_out: int, noises: Sequence[NoiseName] = NOISES
+def best_candidate(
+    train: "Callable[[str, NoiseName], Fitted]", num_held_out: int, models: Sequence[str], noises: Sequence[NoiseName]
 ) -> "Fitted":
     """The candidate under which held-out rows are likeliest, as training with early stopping left it.
 
-    A candidate that cannot be trained is passed over. Ctrl-C ends the candidate at hand and the choice with it.
+    Models are compared under the first noise, then noises of the best model: a sum of trainings and not a product. A
+    candidate that cannot be trained is passed over. Ctrl-C ends the candidate at hand and the choice with it.
     """
-    tried: list[Candidate] = []
-    best: Fitted | None = None
-    for noise in noises:
+    trials = _Trials(train)
+    for model in models:
+        trials.enter(model, noises[0])
+    best = models[0] if trials.chosen is None else trials.chosen.model
+    for noise in noises[1:]:
+        trials.enter(best, noise)
+    if trials.best is None or trials.chosen is None:
+        assert trials.error is not None
+        raise trials.error
+    return replace(trials.best, choice=Choice(trials.chosen, tuple(trials.tried), num_held_out))
+
+
+@dataclass
+class _Trials:
+    """Candidates one after the other, until Ctrl-C ends it."""
+
+    train: "Callable[[str, NoiseName], Fitted]"
+    tried: list[Candidate] = field(default_factory=list)
+    best: "Fitted | None" = None
+    chosen: Candidate | None = None
+    error: FitError | None = None
+    interrupted: bool = False
+
+    def enter(self, model: str, noise: NoiseName) -> None:
+        if self.interrupted:
+            return
         try:
-            fitted = train(noise)
+            fitted = self.train(model, noise)
         except KeyboardInterrupt:
-            if best is None:
+            if self.best is None:
                 raise
-            warnings.warn(
-                f"All kinds of noise should be tried; {noise} was interrupted before its first epoch ended. "
-                "The best of those before it is kept.",
-                MogulWarning,
-                stacklevel=3,
+            self.interrupted = True
+            _warn(
+                f"All candidates should be tried; {model} with {noise} noise was interrupted before its first epoch "
+                "ended. The best of those before it is kept."
             )
-            break
         except FitError as error:
-            tried.append(Candidate(noise, None, failure=str(error)))
-            if len(tried) == len(noises) and best is None:
-                raise
-            warnings.warn(f"{noise} noise was passed over. {error}", MogulWarning, stacklevel=3)
-            continue
+            self.tried.append(Candidate(model, noise, failure=str(error)))
+            self.error = error
+            _warn(f"{model} with {noise} noise was passed over. {error}")
+        else:
+            self._compare(fitted, model, noise)
+
+    def _compare(self, fitted: "Fitted", model: str, noise: NoiseName) -> None:
         history = fitted.history
         seconds = sum(record.seconds for record in history.records)
-        tried.append(Candidate(noise, history.held_out, len(history.elbo), seconds))
-        if best is None or _score(fitted) > _score(best):
-            best, chosen = fitted, noise
-        if history.interrupted:
-            break
-    assert best is not None
-    return replace(best, choice=Choice(chosen, tuple(tried), num_held_out))
+        candidate = Candidate(model, noise, history.held_out, len(history.elbo), seconds)
+        self.tried.append(candidate)
+        if self.chosen is None or _score(candidate) > _score(self.chosen):
+            self.best, self.chosen = fitted, candidate
+        self.interrupted = history.interrupted
 
 
-def _score(fitted: "Fitted") -> float:
-    return -math.inf if fitted.history.held_out is None else fitted.history.held_out
+def _score(candidate: Candidate) -> float:
+    return -math.inf if candidate.ll is None else candidate.ll
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, MogulWarning, stacklevel=5)

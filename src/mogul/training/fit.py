@@ -1,8 +1,8 @@
 """From data to a fitted model: the one function that users call."""
 
 import warnings
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
@@ -13,10 +13,11 @@ from mogul import models
 from mogul.arrays import IntArray
 from mogul.data import Dataset
 from mogul.errors import ConfigError, MogulWarning, unknown_name
+from mogul.families import AUTO, is_latent
 from mogul.model import Model
 from mogul.objective import Analytic
 from mogul.plan import VARYING_NOISES, NoiseName
-from mogul.training.choice import AUTO, NOISES, best_noise
+from mogul.training.choice import MODELS, NOISES, best_candidate
 from mogul.training.config import TrainingConfig
 from mogul.training.fitted import Fitted
 from mogul.training.held_out import HELD_OUT_SHARE
@@ -29,7 +30,7 @@ from mogul.training.task import MeanChoice, Task
 def fit(
     data: Dataset,
     model: str = "n-mogp",
-    config: TrainingConfig | None = None,
+    config: TrainingConfig | Callable[[str], TrainingConfig] | None = None,
     *,
     preset: str | None = None,
     seed: int = 0,
@@ -46,8 +47,11 @@ def fit(
 
     Args:
         data: training data in their own units.
-        model: one of `mogul.models.names()`; those that end in `-lvm` ignore any inputs of the data.
-        config: how to train; the mean is not part of it, so a config of the paper's wants mean="paper" beside it.
+        model: one of `mogul.models.names()`; those that end in `-lvm` ignore any inputs of the data. "auto" trains each
+            of `mogul.training.choice.MODELS` and keeps the one under which held-out rows are likeliest, a fifth of all
+            rows by default: see `Fitted.choice`.
+        config: how to train, or a function that says so for each model by name; the mean is not part of it, so a config
+            of the paper's wants mean="paper" beside it.
         preset: a named way to train instead: "default", or "paper" for the paper's protocol.
         seed: of everything random, where no config gives one.
         mean: "linear" fits a plane by least squares and models its residual: the default. "paper" has none of that, and
@@ -62,13 +66,13 @@ def fit(
         held_out: places of rows to watch and not to train on: they say when to stop, and which state to keep. By
             default the config's `stopping` holds out some, or none.
         retrain: whether rows that were held out are trained on in the end: the model is then trained again on all rows,
-            for as many epochs as made the held-out ones likeliest, at the same rates, with the noise that they chose.
+            for as many epochs as made the held-out ones likeliest, at the same rates, with what they chose.
             It is for rows held out by groups, and takes the steps of such rows where no config says otherwise.
         options: sizes and nonlinearity, as `mogul.models.build` takes them, of which the model must have a use. What is
             not named is the paper's: noise="constant" and ⌈P/2⌉ latent GPs for P outputs, where
             `MultiOutputGPRegressor` and `mogul fit` have noise="gp" and num_latents=max(min(P, 4), ⌈P/2⌉). Beside what
-            `build` takes, noise="auto" trains with each of `mogul.training.choice.NOISES` and keeps the one under which
-            held-out rows are likeliest, a fifth of all rows by default: see `Fitted.choice`.
+            `build` takes, noise="auto" chooses among `mogul.training.choice.NOISES` as model="auto" does among models;
+            where both do, first the model with GP noise, then the noise. Options go to those that have a use for them.
 
     Ctrl-C ends training, and gives the best start as it was after its last whole epoch, with a warning. A training that
     leaves the range of numbers goes back to smaller steps and more jitter, up to three times.
@@ -82,80 +86,110 @@ def fit(
         >>> fitted.predict([[0.5]]).mean.shape
         (1, 1)
     """
-    parsed = models.Name.parse(model)
-    _require_used(options, num_inputs, model)
     if config is not None and preset is not None:
         raise ConfigError(f"Give config or preset, not both; got preset {preset!r} beside a config. Drop one of them.")
-    in_groups = retrain and held_out is not None
-    config = config or preset_config(preset or "default", model, seed, data.num_rows, grouped=in_groups)
-    options |= _sites(parsed, config, options)
-    if config.objective == "balanced" and options.get("noise", "constant") not in (AUTO, *VARYING_NOISES):
-        warnings.warn(
-            "objective='balanced' needs noise that depends on the input, and changes nothing for another; "
-            f"got noise={options.get('noise', 'constant')!r}. Try noise='gp'.",
-            MogulWarning,
-            stacklevel=2,
-        )
-    choosing = options.get("noise") == AUTO
-    if choosing and parsed.latent:
-        raise ConfigError(
-            f"noise='auto' needs rows to hold out, which latent inputs do not allow; got {model}. Name a noise."
-        )
-    if held_out is not None or (choosing and not (config.stopping and config.stopping.held_out)):
-        share = HELD_OUT_SHARE if held_out is None else 0.0
-        if choosing and round(share * data.num_rows) < 1 and held_out is None:
-            raise ConfigError(
-                f"noise='auto' needs rows to choose by, a fifth of at least 3; got n_samples = {data.num_rows}. "
-                "Name a noise."
-            )
-        config = replace(config, stopping=replace(config.stopping or Stopping(), held_out=share))
-    task = Task.of(data, model, config, mean or _default_mean(parsed, preset), num_inputs, held_out)
-    task.advise(options)
+    field = _Field.of(model, options)
+    field.require_used(options, num_inputs)
 
+    def task_of(name: str) -> Task:
+        how = config(name) if callable(config) else config
+        if how is None:
+            in_groups = retrain and held_out is not None
+            how = preset_config(preset or "default", name, seed, data.num_rows, grouped=in_groups)
+        how = _watching(how, field, data.num_rows, given=held_out is not None)
+        return Task.of(data, name, how, mean or _default_mean(name, preset), num_inputs, held_out)
+
+    tasks = {name: task_of(name) for name in field.models}
+    first = tasks[field.models[0]]
+    _warn_of_balance(first.config, options)
+    first.advise(options)
     folder = None if checkpoint is None else Path(checkpoint)
 
-    def trained(noise: NoiseName) -> Fitted:
-        used = _with_noise(model, options, noise)
-        return task.trained(used, on_epoch, None if folder is None else folder / noise, checkpoint_seconds)
+    def trained(task: Task, noise: NoiseName, place: Path | None) -> Fitted:
+        return task.trained(_useful(task, options, noise), on_epoch, place, checkpoint_seconds)
 
-    if choosing and task.watched is not None:
-        fitted = best_noise(trained, len(task.watched))
+    def candidate(name: str, noise: NoiseName) -> Fitted:
+        return trained(tasks[name], noise, None if folder is None else folder / name / noise)
+
+    if field.choosing and first.watched is not None:
+        fitted = best_candidate(candidate, len(first.watched), field.models, field.noises)
     else:
-        fitted = task.trained(options, on_epoch, folder, checkpoint_seconds)
+        fitted = trained(first, field.noises[0], folder)
     if not retrain or not fitted.history.kept_rates or fitted.history.interrupted:
         return fitted
-    used = options if fitted.choice is None else _with_noise(model, options, fitted.choice.chosen)
-    again = None if folder is None else folder / "retrained"
-    whole = task.on_all_rows(fitted.history.kept_rates)
-    return fitted.superseded_by(whole.trained(used, on_epoch, again, checkpoint_seconds))
+    chosen, noise = (first.model, field.noises[0]) if fitted.choice is None else fitted.choice.chosen.pair
+    whole = tasks[chosen].on_all_rows(fitted.history.kept_rates)
+    return fitted.superseded_by(trained(whole, noise, None if folder is None else folder / "retrained"))
 
 
-def _with_noise(model: str, options: dict[str, Any], noise: NoiseName) -> dict[str, Any]:
-    """Those options that the model has a use for with this noise."""
-    unused = models.unused_options(model, noise)
-    return {name: value for name, value in options.items() if name not in unused} | {"noise": noise}
+@dataclass(frozen=True)
+class _Field:
+    """Models and kinds of noise to choose among: one of each where both were named."""
+
+    models: tuple[str, ...]
+    noises: tuple[NoiseName, ...]
+    asked: str
+
+    @staticmethod
+    def of(model: str, options: Mapping[str, Any]) -> "_Field":
+        noise = options.get("noise", "constant")
+        if noise not in (AUTO, *get_args(NoiseName)):
+            raise unknown_name("noise", noise, (AUTO, *get_args(NoiseName)))
+        if noise == AUTO and is_latent(model):
+            raise ConfigError(
+                f"noise='auto' needs rows to hold out, which latent inputs do not allow; got {model}. Name a noise."
+            )
+        asked = "model='auto'" if model == AUTO else "noise='auto'"
+        return _Field(MODELS if model == AUTO else (model,), NOISES if noise == AUTO else (noise,), asked)
+
+    @property
+    def choosing(self) -> bool:
+        return len(self.models) > 1 or len(self.noises) > 1
+
+    def require_used(self, options: Mapping[str, Any], num_inputs: int | None) -> None:
+        """Check that there are such options, and that some candidate has a use for each."""
+        known = [option for option in models.OPTIONS if option not in {"latent_mean", "output_mean"}]  # see `mean`
+        for option in options:
+            if option not in known:
+                raise unknown_name("option", option, known)
+        (model, noise), *others = [(model, noise) for model in self.models for noise in self.noises]
+        unused = models.unused_options(model, noise)
+        for_others = {option for other in others for option in unused - models.unused_options(*other)}
+        of_the_first = {name: value for name, value in options.items() if name not in for_others} | {"noise": noise}
+        models.require_used(model, of_the_first)
+        if num_inputs is not None and not is_latent(model):
+            raise ConfigError(f"num_inputs is for latent inputs; got {num_inputs} for {model}. Leave it out.")
 
 
-def _require_used(options: dict[str, Any], num_inputs: int | None, model: str) -> None:
-    """Check that there are such options, and that the model has a use for each."""
-    known = [option for option in models.OPTIONS if option not in {"latent_mean", "output_mean"}]  # see `mean`
-    for option in options:
-        if option not in known:
-            raise unknown_name("option", option, known)
-    noises = (AUTO, *get_args(NoiseName))
-    if options.get("noise", AUTO) not in noises:
-        raise unknown_name("noise", options["noise"], noises)
-    models.require_used(model, _of_the_first(model, options) if options.get("noise") == AUTO else options)
-    if num_inputs is not None and not models.Name.parse(model).latent:
-        raise ConfigError(f"num_inputs is for latent inputs; got {num_inputs} for {model}. Leave it out.")
+def _useful(task: Task, options: Mapping[str, Any], noise: NoiseName) -> dict[str, Any]:
+    """Those options that the task's model has a use for with this noise, and sites where they are learnt."""
+    unused = models.unused_options(task.model, noise)
+    useful = {name: value for name, value in options.items() if name not in unused} | {"noise": noise}
+    return useful | _sites(models.Name.parse(task.model), task.config, useful)
 
 
-def _of_the_first(model: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Options as the first candidate has them, without those that only another has a use for."""
-    first, *others = NOISES
-    unused = models.unused_options(model, first)
-    for_others = {option for noise in others for option in unused - models.unused_options(model, noise)}
-    return {name: value for name, value in options.items() if name not in for_others} | {"noise": first}
+def _watching(config: TrainingConfig, field: _Field, num_rows: int, *, given: bool) -> TrainingConfig:
+    """The same with rows to watch, where they are given or must be held out to choose by."""
+    if not given and not field.choosing:
+        return config
+    asked = config.stopping.held_out if config.stopping else 0.0
+    share = 0.0 if given else asked or HELD_OUT_SHARE
+    if share == HELD_OUT_SHARE and round(share * num_rows) < 1:
+        raise ConfigError(
+            f"{field.asked} needs rows to choose by, a fifth of at least 3; got n_samples = {num_rows}. Name one."
+        )
+    return replace(config, stopping=replace(config.stopping or Stopping(), held_out=share))
+
+
+def _warn_of_balance(config: TrainingConfig, options: Mapping[str, Any]) -> None:
+    noise = options.get("noise", "constant")
+    if config.objective == "balanced" and noise not in (AUTO, *VARYING_NOISES):
+        warnings.warn(
+            "objective='balanced' needs noise that depends on the input, and changes nothing for another; "
+            f"got noise={noise!r}. Try noise='gp'.",
+            MogulWarning,
+            stacklevel=3,
+        )
 
 
 def _sites(name: models.Name, config: TrainingConfig, options: dict[str, Any]) -> dict[str, int]:
@@ -170,5 +204,5 @@ def _sites(name: models.Name, config: TrainingConfig, options: dict[str, Any]) -
     return {"num_sites": models.SITES} if learnt and name.recipe.deep and "num_sites" not in options else {}
 
 
-def _default_mean(name: models.Name, preset: str | None) -> MeanChoice:
-    return "paper" if name.latent or preset == "paper" else "linear"
+def _default_mean(model: str, preset: str | None) -> MeanChoice:
+    return "paper" if is_latent(model) or preset == "paper" else "linear"

@@ -15,8 +15,8 @@ from mogul.training.stopping import Stopping
 HELD_OUT_SHARE = 0.2
 
 
-def held_out_share(stopping: Stopping | None, choosing: bool) -> float | None:
-    """The share of the rows that a training holds out by itself: its stopping's, or a fifth to choose a noise by.
+def held_out_share(stopping: Stopping | None, *, choosing: bool) -> float | None:
+    """The share of the rows that a training holds out by itself: its stopping's, or a fifth to choose by.
 
     >>> held_out_share(Stopping(), choosing=True)
     0.2

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from mogul.errors import unknown_name
-from mogul.models import Name
+from mogul.families import Name, is_latent
 from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.training.config import Precision, TrainingConfig
 from mogul.training.stopping import Stopping
@@ -50,7 +50,7 @@ def with_defaults(options: Mapping[str, Any], model: str, preset: str | None, nu
     >>> with_defaults({"noise": "net"}, "mogp", None, num_outputs=7)
     {'noise': 'net', 'num_latents': 4}
     """
-    if preset == "paper" or Name.parse(model).latent:
+    if preset == "paper" or is_latent(model):
         return {"noise": "constant", **options}
     num_latents = max(min(num_outputs, _FEW_OUTPUTS), math.ceil(num_outputs / 2))
     sizes = {} if "layers" in options else {"num_latents": num_latents}
