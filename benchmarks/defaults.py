@@ -58,7 +58,7 @@ Before it was the default, on few rows drawn at random, LL on up to 2,000 others
 | SARCOS test, 1,000 | −1.9 | | −20.2 | | 3.0 |
 
 With few rows hidden units and a net that mixes are far too sure of themselves; noise that depends on the input mends
-most of it, a simpler model the rest. `model="auto"` and `noise="auto"` let held-out rows choose instead, for a fit each.
+most of it, a simpler model the rest. `model="auto"` and `noise="auto"` let held-out rows choose, for a fit each.
 
 It has a price on new motions, with few of them to learn from: in the [tutorial](tutorial.md) errors are smaller than
 with constant noise, and intervals too narrow. Hold out whole motions (`groups=`) or calibrate where that matters.

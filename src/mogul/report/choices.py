@@ -17,12 +17,13 @@ def choice_line(choice: Mapping[str, Any]) -> str:
     candidates = choice["candidates"]
     varying = [part for part in ("model", "noise") if len({candidate[part] for candidate in candidates}) > 1]
 
-    def name(candidate: Mapping[str, Any]) -> str:
-        return " ".join(candidate[part] for part in varying or ["noise"])
+    def name(candidate: Mapping[str, Any], between: str = " ") -> str:
+        return between.join(candidate[part] for part in varying or ["noise"])
 
     scores = [
         f"{name(candidate)} {'none' if candidate['ll'] is None else format(candidate['ll'], '.2f')}"
         for candidate in candidates
     ]
     kind = "" if varying == ["model"] else " noise"
-    return f"{name(choice['chosen'])}{kind}, by LL per row on {choice['num_held_out']:,} held out: {', '.join(scores)}"
+    kept = name(choice["chosen"], between=" with ")
+    return f"{kept}{kind}, by LL per row on {choice['num_held_out']:,} held out: {', '.join(scores)}"
