@@ -1,15 +1,18 @@
 """The paper's families of models by name, and its choices for each: all that is known of a model before it is built.
 
 A model's name is one of seven families, with `dk-` before it for deep kernels and `-lvm` behind it for latent inputs.
+Several names with `+` between them stand for a mixture of these models.
 Nothing heavy is imported here: names can be listed and checked at once.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mogul.errors import unknown_name
+from mogul.errors import ConfigError, unknown_name
 
 # In place of a name, of a model or of a kind of noise: rows that are held out choose.
 AUTO = "auto"
+_AND = "+"
 
 
 @dataclass(frozen=True)
@@ -99,13 +102,39 @@ class Name:
         return FAMILIES[self.family]
 
 
-def is_latent(model: str) -> bool:
-    """Whether a model of this name has latent inputs; what held-out rows choose among has not.
+def members(model: object) -> tuple[str, ...]:
+    """The models of a mixture, each of them known; a model by itself is the only one.
 
-    >>> is_latent("mogp-lvm"), is_latent("auto")
-    (True, False)
+    >>> members("mogp+n-sbgprn"), members("mogp")
+    (('mogp', 'n-sbgprn'), ('mogp',))
     """
-    return model != AUTO and Name.parse(model).latent
+    each = tuple(model.split(_AND)) if isinstance(model, str) and _AND in model else (model,)
+    parsed = [Name.parse(name) for name in each]
+    if len(each) > 1 and any(name.latent for name in parsed):
+        raise ConfigError(f"A mixture needs inputs that its models share; got {model}. Leave out -lvm, or mix nothing.")
+    if len(set(each)) < len(each):
+        raise ConfigError(
+            f"The models of a mixture must differ; got {model}. Name each once; num_kept mixes starts of one model."
+        )
+    return tuple(str(name) for name in each)
+
+
+def mixture(models: Iterable[str]) -> str:
+    """The name of the mixture of these models: the inverse of `members`.
+
+    >>> mixture(["mogp", "n-sbgprn"])
+    'mogp+n-sbgprn'
+    """
+    return _AND.join(models)
+
+
+def is_latent(model: str) -> bool:
+    """Whether a model of this name has latent inputs; mixtures, and what held-out rows choose among, have not.
+
+    >>> is_latent("mogp-lvm"), is_latent("mogp+n-sbgprn"), is_latent("auto")
+    (True, False, False)
+    """
+    return model != AUTO and Name.parse(members(model)[0]).latent
 
 
 def names() -> list[str]:

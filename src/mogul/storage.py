@@ -106,7 +106,7 @@ def _header(fitted: Fitted, layouts: Layouts) -> Header:
         },
         "layouts": layouts,
         "history": _plain_history(fitted.history),
-        "members": [_plain_member(member) for member in _others(fitted)],
+        "members": [_plain_member(member, fitted) for member in _others(fitted)],
         "choice": None if fitted.choice is None else asdict(fitted.choice),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
     }
@@ -184,21 +184,35 @@ def _others(fitted: Fitted) -> tuple[Fitted, ...]:
     return fitted.members[1:] if isinstance(fitted, FittedMixture) else ()
 
 
-def _plain_member(member: Fitted) -> Header:
-    """What a member of a mixture does not share with the best."""
+def _plain_member(member: Fitted, best: Fitted) -> Header:
+    """What a member of a mixture does not share with the best; starts of one training have a history in common."""
     assert member.blueprint is not None  # like that of the best
+    shared = member.history.records == best.history.records
     return {
+        "model": member.blueprint.model,
         "options": {name: encode(value, name) for name, value in member.blueprint.options.items()},
+        "precision": member.blueprint.precision,
+        "config": encode(member.blueprint.config, "config"),
         "layouts": layouts_of(member.model.state_dict()),
+        "history": None if shared else _plain_history(member.history),
         "chosen_start": member.history.chosen_start,
         "held_out": member.history.held_out,
     }
 
 
 def _member(best: Fitted, plain: Header, state: dict[str, Tensor]) -> Fitted:
+    """Files of old have mixtures of one model's starts alone, which share its name, its config and its history."""
     assert best.blueprint is not None
-    blueprint = replace(best.blueprint, options={name: decode(value) for name, value in plain["options"].items()})
-    history = replace(best.history, chosen_start=plain["chosen_start"], held_out=plain["held_out"])
+    blueprint = replace(
+        best.blueprint,
+        model=plain.get("model", best.blueprint.model),
+        options={name: decode(value) for name, value in plain["options"].items()},
+        precision=plain.get("precision", best.blueprint.precision),
+        config=decode(plain["config"]) if "config" in plain else best.blueprint.config,
+    )
+    own = plain.get("history")
+    history = best.history if own is None else _history(own)
+    history = replace(history, chosen_start=plain["chosen_start"], held_out=plain["held_out"])
     return replace(best, model=rebuilt(blueprint, state, plain["layouts"]), history=history, blueprint=blueprint)
 
 

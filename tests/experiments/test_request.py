@@ -13,7 +13,9 @@ import mogul.reproduce
 from mogul import cli
 from mogul.data import Dataset
 from mogul.errors import ConfigError, DataError, UnknownNameError
+from mogul.experiments import protocol
 from mogul.experiments.baselines import BASELINES
+from mogul.experiments.lines import line, mixed_line
 from mogul.experiments.registry import EXPERIMENTS, experiment
 from mogul.experiments.request import Request
 from mogul.experiments.split_choice import SplitChoice
@@ -276,3 +278,35 @@ def test_data_that_are_not_there_are_told_of(tmp_path: Path) -> None:
         tasks(experiment("synthetic"), datasets=("kuka",))
     with pytest.raises(DataError, match="needs at least two groups"):
         tasks(experiment("synthetic"), splits=SplitChoice((), (0,)))
+
+
+def test_models_may_be_mixed():
+    names = ("mogp+linear+n-sbgprn+gp-noise", "gprn+mogp+2-starts+linear")
+    jobs = [job for job, _ in tasks(small(experiment("regression")), models=names, baselines=("none",))][::-1]
+    assert {job.label: job.model for job in jobs} == {
+        "MOGP & N-SBGPRN + linear + GP noise": "mogp+n-sbgprn",
+        "GPRN & MOGP + linear × 2 starts": "gprn+mogp",
+    }
+    assert "--models mogp+n-sbgprn+linear+gp-noise" in jobs[0].command
+    (alone, _), *_ = tasks(small(experiment("regression")), models=("mogp+linear+gp-noise",), baselines=("none",))
+    assert jobs[0].training == alone.training
+    assert jobs[0].work == 2 * alone.work
+
+
+def test_what_is_trained_otherwise_is_not_mixed_in_a_table():
+    mixed = mixed_line([line("mogp"), line("dgp")]).on_a_plane
+    with pytest.raises(ConfigError, match=r"got MOGP & DGP \+ linear, of which dgp is not trained as mogp is"):
+        protocol.default(mixed, 10_000, None, 0, grouped=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mogp+n-mogp-leaky", "has the paper's choices for each; got N-MOGP .leaky.. Try n-mogp"),
+        ("mogp+mogp", "The models of a mixture must differ"),
+        ("mogp+linaer", "model must be one of"),
+    ],
+)
+def test_models_that_cannot_be_mixed_are_refused(name: str, message: str):
+    with pytest.raises(ConfigError, match=message):
+        tasks(small(experiment("regression")), models=(name,))

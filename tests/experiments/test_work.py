@@ -117,6 +117,19 @@ def test_a_mixture_of_starts_is_scored_as_one(splits: SplitChoice) -> None:
     assert record.label == "MOGP + linear × 2 starts"
 
 
+def test_a_mixture_of_models_is_scored_as_one() -> None:
+    (job, grouped), *_ = tasks(small(experiment("regression")), models=("mogp+gprn+linear",), baselines=("none",))
+    record = run_job(job, grouped, PROVENANCE)
+    assert record.error is None
+    train, test = grouped.divide(job.split)
+    fitted = fit(train, job.model, job.training)
+    units = Scaling.of(train).outputs
+    predicted = fitted.predict(test.x, job.num_draws)
+    scores = score([(predicted.standardised(units), units.apply(test.y))])
+    assert record.metrics["ll"] == pytest.approx(scores.ll, abs=1e-6)
+    assert (record.label, record.model) == ("MOGP & GPRN + linear", "mogp+gprn")
+
+
 def test_a_mixture_that_lost_a_start_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     (job, grouped), *_ = tasks(small(experiment("regression")), models=("mogp+linear+2-starts",), baselines=("none",))
     advance = Run.advance
@@ -128,7 +141,7 @@ def test_a_mixture_that_lost_a_start_is_no_result(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Run, "advance", broken)
     assert run_job(job, grouped, PROVENANCE).error == (
-        "All 2 starts of a mixture must train; 1 did. Try fewer starts, or another seed."
+        "All 2 of a mixture must train; 1 did. Try fewer starts, or another seed."
     )
 
 

@@ -333,7 +333,7 @@ class TestModels:
 
         auto = fit(waves(), "auto", config, num_inducing=5, num_latents=2, held_out=HELD_OUT)
         assert auto.choice is not None
-        assert [candidate.epochs for candidate in auto.choice.candidates] == [1, 2, 3]
+        assert [candidate.epochs for candidate in auto.choice.candidates] == [1, 2, 3, 4]
         assert asked == list(MODELS)
 
     def test_what_was_chosen_is_trained_on_all_rows_in_the_end(self, tmp_path: Path):

@@ -12,9 +12,11 @@ from scipy.special import logsumexp
 
 import mogul
 from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit
+from mogul.commands.show import show_file
 from mogul.errors import ConfigError, MogulWarning, NumericalError
 from mogul.joint import Correlated, Independent, Pooled, ScaleMixture
 from mogul.prediction import Prediction
+from mogul.report.model_card import card_lines
 from mogul.training import Run
 from mogul.training.mixture import FittedMixture
 from mogul.training.more import train_more
@@ -244,3 +246,106 @@ class TestRegressor:
 
         with pytest.raises(ConfigError, match="must be of one model; this is a mixture of 3 starts"):
             Surrogate.of(mixture)
+
+
+def models_mixed(model: str = "mogp+n-mogp", checkpoint: Path | None = None, **settings: Any) -> Any:
+    given: dict[str, Any] = {"num_inducing": 4, "noise": "gp", "num_noise_inducing": 3, "checkpoint": checkpoint}
+    config = TrainingConfig(epochs=2, batch_size=12, num_starts=1)
+    return fit(Dataset(X, Y), model, settings.pop("config", config), **given | settings)
+
+
+class TestModels:
+    """Several models, `mogp+n-mogp`."""
+
+    def test_it_is_the_mixture_of_separate_fits(self) -> None:
+        mixture, *alone = (models_mixed(model) for model in ("mogp+n-mogp", "mogp", "n-mogp"))
+        assert isinstance(mixture, FittedMixture)
+        assert [member.blueprint.model for member in mixture.members] == ["mogp", "n-mogp"]
+        assert all(map(same_parameters, mixture.members, alone))
+        each = [fitted.predict(X, num_samples=7, seed=3) for fitted in alone]
+        both = mixture.predict(X, num_samples=7, seed=3)
+        np.testing.assert_allclose(both.mean, np.mean([one.mean for one in each], axis=0))
+        log_density = logsumexp([one.log_density(Y) for one in each], axis=0) - np.log(2)
+        np.testing.assert_allclose(both.log_density(Y), log_density)
+        mean, std = mixture.predictor().mean_std(X)
+        np.testing.assert_allclose(mean, both.mean, rtol=1e-6)
+        np.testing.assert_allclose(std, both.std, rtol=1e-6)
+
+    def test_options_go_to_those_that_have_a_use_for_them(self) -> None:
+        assert models_mixed(num_hidden=5).members[1].blueprint.options["num_hidden"] == 5
+        with pytest.raises(ConfigError, match="dropout must be left out where nothing uses it"):
+            models_mixed(dropout=0.1)
+
+    def test_each_is_trained_on_all_rows_in_the_end(self) -> None:
+        config = TrainingConfig(epochs=3, batch_size=12, num_starts=1, learning_rate=1.0)
+        given = {"config": config, "held_out": np.arange(5), "retrain": True}
+        mixture = models_mixed(**given)
+        assert [member.history.num_rows for member in mixture.members] == [24, 24]
+        assert all(
+            map(same_parameters, mixture.members, (models_mixed(model, **given) for model in ("mogp", "n-mogp")))
+        )
+
+    def test_starts_and_models_make_one_mixture(self) -> None:
+        kept = models_mixed(config=TrainingConfig(epochs=2, batch_size=12, num_starts=2, num_kept=2))
+        assert [member.blueprint.model for member in kept.members] == ["mogp", "mogp", "n-mogp", "n-mogp"]
+
+    def test_a_file_holds_all_of_each(self, tmp_path: Path) -> None:
+        mixture = models_mixed()
+        mixture.save(tmp_path / "m")
+        loaded = mogul.load(tmp_path / "m")
+        assert isinstance(loaded, FittedMixture)
+        for one, other in zip(loaded.members, mixture.members, strict=True):
+            assert (one.blueprint, one.history) == (other.blueprint, other.history)
+        np.testing.assert_array_equal(loaded.predict(X).component_mean, mixture.predict(X).component_mean)
+        card = show_file(tmp_path / "m")
+        assert (card.model, card.kept) == ("mogp+n-mogp", 2)
+        lines = dict(card_lines(card))
+        assert lines["model"] == "mogp+n-mogp, a mixture, observed inputs, float64"
+        assert lines["training"].startswith("mogp: 2 epochs, best of 1 starts")
+
+    @pytest.mark.parametrize("num_epochs", [1, 3])
+    def test_it_goes_on_where_it_was_killed(self, tmp_path: Path, num_epochs: int) -> None:
+        saving: dict[str, Any] = {"checkpoint": tmp_path, "checkpoint_seconds": 0.0}
+        with pytest.raises(Killed):
+            models_mixed(on_epoch=kill_after(num_epochs), **saving)
+        assert same(models_mixed(**saving), models_mixed())
+
+    def test_ctrl_c_keeps_those_that_are_done(self) -> None:
+        def on_epoch(record: Any, model: Any) -> None:
+            if dict(model.head.features.named_parameters()):
+                raise KeyboardInterrupt
+
+        with pytest.warns(MogulWarning) as caught:
+            fitted = models_mixed(on_epoch=on_epoch)
+        assert "n-mogp was interrupted. The mixture is of the 1 before it" in str(caught[-1].message)
+        assert fitted.history.interrupted
+        assert same_parameters(fitted, models_mixed("mogp"))
+
+    def test_more_training_goes_on_with_each(self) -> None:
+        more = train_more(models_mixed(), Dataset(X, Y), epochs=1)
+        assert [member.blueprint.model for member in more.members] == ["mogp", "n-mogp"]
+        assert [len(member.history.elbo) for member in more.members] == [3, 3]
+
+    def test_the_regressor_has_it(self, tmp_path: Path) -> None:
+        regressor = MultiOutputGPRegressor("mogp+n-mogp", epochs=2, num_starts=1, num_inducing=4, calibrate=0.2)
+        regressor.fit(X, Y, groups=np.arange(24) // 2)
+        regressor.save(tmp_path / "m")
+        loaded = MultiOutputGPRegressor.load(tmp_path / "m")
+        assert loaded.model == "mogp+n-mogp"
+        np.testing.assert_array_equal(
+            loaded.predict_quantiles(X, [0.1, 0.9]), regressor.predict_quantiles(X, [0.1, 0.9])
+        )
+
+    @pytest.mark.parametrize(
+        ("model", "settings", "message"),
+        [
+            ("mogp+n-mogp-lvm", {}, "A mixture needs inputs that its models share"),
+            ("mogp+mogp", {}, "The models of a mixture must differ; got mogp[+]mogp. Name each once"),
+            ("mogp+n-mopg", {}, "model must be one of"),
+            ("mogp+auto", {}, "model must be one of"),
+            ("mogp+n-mogp", {"noise": "auto"}, "noise='auto' is for a model by itself; got the mixture"),
+        ],
+    )
+    def test_what_makes_no_mixture_is_refused(self, model: str, settings: dict[str, Any], message: str) -> None:
+        with pytest.raises(ConfigError, match=message):
+            models_mixed(model, **settings)

@@ -72,7 +72,7 @@ def fit(
         str | None,
         typer.Option(
             help="Name of a model: see mogul models; else mogp up to 2,500 rows and with --groups, n-sbgprn beyond; "
-            "auto for the best of mogp, sbgprn and n-sbgprn on rows held out. "
+            "auto for the best of mogp, gprn, sbgprn and n-sbgprn on rows held out; mogp+gprn for a mixture. "
             "P outputs have max(min(P, 4), P/2 rounded up) latent GPs.",
             autocompletion=complete_model,
         ),

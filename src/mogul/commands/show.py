@@ -9,6 +9,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from mogul.errors import FileError
+from mogul.families import mixture
 from mogul.seal import read_header
 
 _EPOCH = ("start", "elbo", "seconds")
@@ -63,18 +64,21 @@ def _card(path: Path, header: dict[str, Any]) -> ModelCard:
         float(elbo) for start, elbo in zip(starts, elbos, strict=True) if start == header["history"]["chosen_start"]
     ]
     finite = [elbo for elbo in chosen if math.isfinite(elbo)]
+    members = header.get("members", [])
     return ModelCard(
         path=str(path),
         num_bytes=path.stat().st_size,
         format=int(header["format"]),
-        model=str(header["model"]),
+        model=mixture(
+            dict.fromkeys([str(header["model"]), *(str(each.get("model", header["model"])) for each in members)])
+        ),
         kind=str(header["kind"]),
         options=dict(header["options"]),
         input_names=[str(name) for name in header["input_names"]],
         output_names=[str(name) for name in header["output_names"]],
         precision=str(header["precision"]),
         starts=len(set(starts)),
-        kept=1 + len(header.get("members", [])),
+        kept=1 + len(members),
         epochs=len(chosen),
         objective=_objective(header["config"]),
         first_elbo=finite[0] if finite else None,

@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mogul.arrays import Array
 from mogul.errors import ConfigError, FileError, require_natural, require_positive
 from mogul.estimators.tables import FrameKind, as_array
-from mogul.models import Name
 from mogul.predictor import FittedPredictor
 from mogul.storage import load_with_extra, save
 from mogul.training.config import TrainingConfig
@@ -169,11 +168,3 @@ def seed_of(random_state: Any) -> int:
         require_natural(random_state=random_state)
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def parsed_model(model: Any, *, latent: bool) -> str:
-    """The model's name, with or without latent inputs as the estimator needs it."""
-    name = f"{model}-lvm" if latent and isinstance(model, str) and not model.endswith("-lvm") else model
-    if Name.parse(name).latent and not latent:
-        raise ConfigError(f"model must have observed inputs; {name} has latent ones. Use MultiOutputGPLVM.")
-    return str(name)

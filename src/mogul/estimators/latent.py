@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from mogul.arrays import Array
 from mogul.data.checks import as_matrix, require_columns, require_finite_inputs
 from mogul.errors import require_positive
-from mogul.estimators.base import GPEstimator, parsed_model, seed_of
+from mogul.estimators.base import GPEstimator, seed_of
 from mogul.estimators.tables import Outputs, as_array, as_frame, frame_kind, named_dataset
+from mogul.families import Name
 from mogul.nonlinearities import Nonlinearity
 from mogul.training.config import Precision, TrainingConfig
 from mogul.training.fit import fit
@@ -113,7 +114,7 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
             checkpoint_seconds: how long to wait between writings there.
         """
         require_positive(n_components=self.n_components, inference_steps=self.inference_steps)
-        model = parsed_model(self.model, latent=True)
+        model = _with_latent_inputs(self.model)
         options = self._build_options()
         matrix = self._matrix(Y, reset=True, missing=True)
         names = self._names_in()
@@ -196,3 +197,10 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
 
     def _given_back(self, values: Float[Array, "N P"], like: Any = None) -> Any:
         return values if self._frame is None else as_frame(values, self.output_names_, self._frame, like)
+
+
+def _with_latent_inputs(model: Any) -> str:
+    """The model's name, `-lvm` at its end."""
+    name = f"{model}-lvm" if isinstance(model, str) and not model.endswith("-lvm") else model
+    Name.parse(name)  # or an error, where there is none of this name
+    return str(name)

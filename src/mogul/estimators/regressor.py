@@ -8,11 +8,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from mogul.data import Dataset
 from mogul.errors import ConfigError, unknown_name
-from mogul.estimators.base import BUILDING, TRAINING, parsed_model, seed_of
+from mogul.estimators.base import BUILDING, TRAINING, seed_of
 from mogul.estimators.predictions import Container, PredictsOutputs
 from mogul.estimators.tables import Outputs, as_array, copies, named_dataset
 from mogul.estimators.validation import is_pair, share_of, with_validation
-from mogul.families import AUTO
+from mogul.families import AUTO, is_latent, members
 from mogul.nonlinearities import Nonlinearity
 from mogul.objective import ObjectiveName
 from mogul.training.choice import MODELS, Choice
@@ -36,8 +36,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
 
     Args:
         model: one of `mogul.models.names()` with observed inputs; None is mogp up to 2,500 rows and wherever
-            groups are given, n-sbgprn beyond; "auto" tries mogp, sbgprn and n-sbgprn and keeps the one under which
-            held-out rows are likeliest.
+            groups are given, n-sbgprn beyond; "auto" tries mogp, gprn, sbgprn and n-sbgprn and keeps the one under
+            which held-out rows are likeliest; "mogp+gprn+n-sbgprn" trains each of these and mixes what they say.
         preset: "default" or "paper"; None is the default.
         config: a whole `TrainingConfig` in place of a preset.
         epochs: passes over the data.
@@ -166,8 +166,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
         epochs: Any = None,
         **saving: Any,
     ) -> "MultiOutputGPRegressor":
-        if self.model not in (None, AUTO):
-            parsed_model(self.model, latent=False)
+        if self.model is not None and is_latent(self.model):
+            raise ConfigError(f"model must have observed inputs; {self.model} has latent ones. Use MultiOutputGPLVM.")
         options = self._build_options()
         share, aside = share_of(validation), share_of(self.calibrate, "calibrate", otherwise="")
         if is_pair(validation) and groups is not None:
@@ -190,7 +190,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
             return self._training_config(name, data.num_rows, of_rows, epochs, grouped=grouped)
 
         choosing = AUTO in (model, options["noise"])
-        share = share or held_out_share(config(MODELS[0] if model == AUTO else model).stopping, choosing=choosing)
+        first = MODELS[0] if model == AUTO else members(model)[0]
+        share = share or held_out_share(config(first).stopping, choosing=choosing)
         held_out = None if is_pair(validation) else rows.watched(share, self._seed)
         if is_pair(validation):
             data, held_out = with_validation(data, self._own_rows(*validation))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mogul.experiments.subject import Subject
+from mogul.families import members
 from mogul.metrics import FEW_OUTER, NUM_INNER, NUM_OUTER
 from mogul.plain import encode
 from mogul.training import TrainingConfig
@@ -75,7 +76,8 @@ class Job(Subject):
         kept, tried = self.training.num_kept, self.training.num_starts - self.training.num_kept
         trials = tried * min(self.training.start_epochs, self.training.epochs)
         # Held-out groups are trained on in the end, for at most as long again.
-        return rows * (kept * self.training.epochs + trials) * (2 if self.holds_out_groups else 1)
+        times = len(members(self.model)) * (2 if self.holds_out_groups else 1)
+        return times * rows * (kept * self.training.epochs + trials)
 
 
 def _without_seed(training: TrainingConfig) -> dict[str, Any]:

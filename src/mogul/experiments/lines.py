@@ -1,13 +1,13 @@
 """The lines of the tables: a model each, under a name that can be typed and a label that can be read."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from mogul.errors import ConfigError, unknown_name
+from mogul.families import is_latent, members, mixture
 from mogul.heads import NOISE_FLOOR
-from mogul.models import Name
 from mogul.objective import ObjectiveName
 from mogul.plan import VARYING_NOISES, NoiseName
 from mogul.training import TrainingConfig
@@ -15,6 +15,7 @@ from mogul.training import TrainingConfig
 LINEAR = "+linear"
 STARTS = "-starts"
 TIMES = " × "
+AND = " & "
 NONE = "none"
 NO_FLOOR = "none"
 # The paper's noise is constant and goes without saying.
@@ -35,7 +36,7 @@ class Line:
     Args:
         name: what is typed, such as `n-dgp-same-leaky`.
         label: what is printed, such as `N-DGP (L′ = L, leaky)`.
-        model: one of `mogul.models.names()`.
+        model: one of `mogul.models.names()`, or several for a mixture.
         options: where it departs from the named model.
         same_layers: whether a deep model has as many GPs in its second layer as in its first.
         linear: whether it stands on a least-squares plane: then it is another model than the paper's.
@@ -94,7 +95,7 @@ class Line:
         >>> line("n-sbgprn").on_a_plane.mixed(4).name
         'n-sbgprn+linear+4-starts'
         """
-        if Name.parse(self.model).latent:
+        if is_latent(self.model):
             raise ConfigError(
                 f"A mixture needs inputs that its starts share; got {self.label}, whose starts find their own. "
                 f"Leave out +{num_starts}{STARTS}."
@@ -117,7 +118,7 @@ class Line:
     @property
     def can_be_linear(self) -> bool:
         """Whether there are inputs for a plane."""
-        return not Name.parse(self.model).latent
+        return not is_latent(self.model)
 
     @property
     def noise_floor(self) -> str:
@@ -145,6 +146,22 @@ def line(model: str, *, nonlinearity: str | None = None, hidden: int | None = No
     return Line("-".join([model, *words]), label, model, options, same_layers)
 
 
+def mixed_line(lines: Sequence[Line]) -> Line:
+    """The mixture of the models of these lines.
+
+    >>> mixed_line([line("mogp"), line("n-sbgprn")]).label
+    'MOGP & N-SBGPRN'
+    """
+    for each in lines:
+        if each.options or each.same_layers:
+            raise ConfigError(
+                f"A mixture of models has the paper's choices for each; got {each.label}. Try {each.model} instead."
+            )
+    model = mixture(each.model for each in lines)
+    members(model)  # or an error, where they have no inputs in common
+    return Line(model, AND.join(each.label for each in lines), model)
+
+
 def require_noises(names: Sequence[str]) -> tuple[NoiseName, ...]:
     """Check names of noises."""
     for name in names:
@@ -161,33 +178,44 @@ def choose(
     Args:
         words: names; `NAME+linear` for one on a plane, `NAME+gp-noise` and `NAME+linear+gp-noise` for other noises,
             `+balanced` or `+predictive` for another objective, and `+4-starts` for the mixture of four starts, in any
-            order.
+            order; `mogp+n-sbgprn` for a mixture of models, with any of these behind it.
         groups: the lines there are.
         linear: whether a bare name also stands for the one on a plane.
         noises: what a bare name stands for.
     """
     known = {each.name: each for group in groups.values() for each in group}
-    every = [each for base in known.values() for each in base.variants(linear=True, noises=get_args(NoiseName))]
-    variants = {each.name: each for each in every}
     chosen: list[Line] = []
     for word in words:
         if word == NONE:
             continue
-        single, num_starts = _name_and_starts(_in_order(word))
+        single, num_starts = _name_and_starts(_in_order(word, known))
         name, objective = _name_and_objective(single)
-        if name in groups or name in known:
-            found = [
-                each
-                for base in groups.get(name) or [known[name]]
-                for each in base.variants(linear=linear, noises=noises)
-            ]
-        elif name in variants:
-            found = [variants[name]]
-        else:
-            raise unknown_name("model", name, [*groups, *known, NONE])
+        found = _named(name, groups, known, linear=linear, noises=noises)
         found = found if objective is None else [each.maximising(objective) for each in found]
         chosen += found if num_starts is None else [each.mixed(num_starts) for each in found]
     return list({each.name: each for each in chosen}.values())
+
+
+def _named(
+    name: str,
+    groups: Mapping[str, Sequence[Line]],
+    known: Mapping[str, Line],
+    *,
+    linear: bool,
+    noises: Sequence[NoiseName],
+) -> list[Line]:
+    """The lines that a name stands for: those of a group, of a model or mixture, or one of their variants."""
+    parts = name.split("+")
+    models = [known[part] for part in parts if part in known]
+    base = mixed_line(models) if len(models) > 1 else models[0] if models else None
+    bases = groups.get(name) or ([base] if base is not None and base.name == name else [])
+    if bases:
+        return [each for one in bases for each in one.variants(linear=linear, noises=noises)]
+    every = [] if base is None else base.variants(linear=True, noises=get_args(NoiseName))
+    found = [each for each in every if each.name == name]
+    if not found:
+        raise unknown_name("model", name, [*groups, *known, NONE])
+    return found
 
 
 def plain_label(label: str) -> str:
@@ -202,16 +230,17 @@ def plain_label(label: str) -> str:
     return single
 
 
-def _in_order(word: str) -> str:
-    """The same with what follows the name in the order that labels have it.
+def _in_order(word: str, models: Collection[str]) -> str:
+    """The same with what follows the name, or the names, in the order that labels have it.
 
-    >>> _in_order("mogp+4-starts+balanced+gp-noise+linear")
-    'mogp+linear+gp-noise+balanced+4-starts'
+    >>> _in_order("mogp+4-starts+balanced+n-mogp+gp-noise+linear", ["mogp", "n-mogp"])
+    'mogp+n-mogp+linear+gp-noise+balanced+4-starts'
     """
     name, *rest = word.split("+")
 
     def place(part: str) -> int:
-        kinds = (f"+{part}" == LINEAR, part.endswith("-noise"), part in _OTHER_OBJECTIVES, part.endswith(STARTS))
+        is_noise, is_mixture = part.endswith("-noise"), part.endswith(STARTS)
+        kinds = (part in models, f"+{part}" == LINEAR, is_noise, part in _OTHER_OBJECTIVES, is_mixture)
         return kinds.index(True) if any(kinds) else len(kinds)
 
     return "+".join([name, *sorted(rest, key=place)])

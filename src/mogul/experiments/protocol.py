@@ -1,13 +1,14 @@
 """How the experiments train: by the paper's protocol, as `mogul fit` does, or fast, with every model and less work."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
-from mogul.errors import unknown_name
+from mogul.errors import ConfigError, unknown_name
 from mogul.experiments.lines import Line
-from mogul.models import LATENT_INDUCING, Name
+from mogul.families import Name, is_latent, members
+from mogul.models import LATENT_INDUCING
 from mogul.objective import Analytic
 from mogul.training import NoiseUpdate, TrainingConfig
 from mogul.training.presets import preset as training_preset
@@ -35,9 +36,8 @@ def require_preset(name: str) -> ProtocolName:
 
 def fast(line: Line, num_train: int, epochs: int | None, seed: int) -> TrainingConfig:
     """Closed-form expectations and noise, one start, few epochs."""
-    if line.linear:
-        return _fast_on_a_plane(line.model, num_train, epochs, seed)
-    return _fast(line.model, num_train, epochs, seed)
+    way = _fast_on_a_plane if line.linear else _fast
+    return _alike(line, lambda model: way(model, num_train, epochs, seed))
 
 
 def capped(options: Mapping[str, Any], model: str, preset: ProtocolName, inducing: int | None) -> dict[str, Any]:
@@ -48,25 +48,38 @@ def capped(options: Mapping[str, Any], model: str, preset: ProtocolName, inducin
     >>> capped({}, "mogp", "fast", None), capped({"num_inducing": 250}, "mogp", "fast", 50)
     ({'num_inducing': 200}, {'num_inducing': 50})
     """
-    parsed = Name.parse(model)
     own = options.get("num_inducing")
-    papers = LATENT_INDUCING if parsed.latent else parsed.recipe.num_inducing
+    papers = LATENT_INDUCING if is_latent(model) else max(Name.parse(one).recipe.num_inducing for one in members(model))
     most = inducing or (FAST_INDUCING if preset == "fast" and own is None else None)
     return dict(options) if most is None or (own or papers) <= most else {**options, "num_inducing": most}
 
 
 def default(line: Line, num_train: int, epochs: int | None, seed: int, *, grouped: bool) -> TrainingConfig:
     """As `mogul fit` and `MultiOutputGPRegressor` train."""
-    config = training_preset("default", line.model, seed, num_train, grouped=grouped)
+    config = _alike(line, lambda model: training_preset("default", model, seed, num_train, grouped=grouped))
     return config if epochs is None else config.within(epochs)
 
 
 def paper(line: Line, dataset: str, num_train: int, epochs: int | None, seed: int) -> TrainingConfig:
     """The paper's protocol, with its batch for these data or for those they stand in for."""
-    config = training_preset("paper", line.model, seed, num_train)
-    rows = PAPER_BATCHES.get(dataset, 500) * (2 if Name.parse(line.model).recipe.deep else 1)
+    config = _alike(line, lambda model: training_preset("paper", model, seed, num_train))
+    deep = any(Name.parse(model).recipe.deep for model in members(line.model))
+    rows = PAPER_BATCHES.get(dataset, 500) * (2 if deep else 1)
     config = replace(config, batch_size=rows)
     return config if epochs is None else config.within(epochs)
+
+
+def _alike(line: Line, way: Callable[[str], TrainingConfig]) -> TrainingConfig:
+    """How a model is trained, or all models of a mixture: a record has one configuration."""
+    first, *others = members(line.model)
+    config = way(first)
+    for other in others:
+        if way(other) != config:
+            raise ConfigError(
+                f"Models of a mixture must be trained alike; got {line.label}, of which {other} is not trained as "
+                f"{first} is. Leave out one of them."
+            )
+    return config
 
 
 def _fast_epochs(num_train: int, batch_size: int) -> int:

@@ -16,7 +16,7 @@ from mogul.experiments.job import Job
 from mogul.experiments.lines import NONE, Line, choose, require_noises
 from mogul.experiments.protocol import ProtocolName, capped
 from mogul.experiments.split_choice import ChosenSplit, SplitChoice
-from mogul.models import Name
+from mogul.families import is_latent
 from mogul.training import TrainingConfig
 
 
@@ -148,7 +148,7 @@ class Request:
 
     def _require_inputs(self, dataset: str, lines: Sequence[Line], train: Dataset) -> None:
         """Check that lines whose inputs are observed have some."""
-        observed = [line.label for line in lines if not Name.parse(line.model).latent]
+        observed = [line.label for line in lines if not is_latent(line.model)]
         if observed and not train.num_inputs:
             raise ConfigError(
                 f"{observed[0]} of {self.experiment.name} needs data with inputs; got {dataset}, which has none. "

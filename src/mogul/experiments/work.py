@@ -22,6 +22,7 @@ from mogul.experiments.measure import evenly_spaced, measure, rounded
 from mogul.experiments.record import Record
 from mogul.experiments.registry import experiment
 from mogul.experiments.subject import Subject
+from mogul.families import members
 from mogul.inputs import Latent
 from mogul.metrics import Part
 from mogul.training import Fitted, History, fit
@@ -94,10 +95,10 @@ def _run_model(
 
 def _require_all_starts(fitted: Fitted, job: Job) -> None:
     """Check that a mixture is one of as many starts as its label says."""
-    asked = 1 if job.training is None else job.training.num_kept
+    asked = len(members(job.model)) * (1 if job.training is None else job.training.num_kept)
     found = fitted.num_members if isinstance(fitted, FittedMixture) else 1
     if found < asked:
-        raise FitError(f"All {asked} starts of a mixture must train; {found} did. Try fewer starts, or another seed.")
+        raise FitError(f"All {asked} of a mixture must train; {found} did. Try fewer starts, or another seed.")
 
 
 def _held_out(job: Job, grouped: GroupedData) -> Int[IntArray, "W"] | None:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from mogul.commands.evaluate import BAND, Evaluation
 from mogul.commands.fit import FitSummary
+from mogul.families import members
 from mogul.name_lists import as_list
 from mogul.report.choices import choice_line
 from mogul.report.names import counted
@@ -23,7 +24,7 @@ def fit_lines(summary: FitSummary) -> list[str]:
         f"Rows     {summary.num_rows:,}{trained}",
         f"Inputs   {counted(summary.input_names) or 'latent'}",
         f"Outputs  {counted(summary.output_names)} ({missing})",
-        f"Model    {summary.model}: {summary.epochs} epochs, best of {summary.starts} starts, "
+        f"Model    {_of_the_first(summary.model)}: {summary.epochs} epochs, best of {summary.starts} starts, "
         f"{objective_words(summary.objective)} {summary.elbo_per_row:.2f} per row, {summary.seconds:.0f} s",
     ]
     lines += _held_out(summary)
@@ -34,6 +35,16 @@ def fit_lines(summary: FitSummary) -> list[str]:
         lines += [f"Check    {rows}: LL {scores}", f"         {board.verdict}"]
         lines += [f"         {label} failed: {reason}" for label, reason in board.failures.items()]
     return [*lines, f"File     {summary.out}", *_next(summary)]
+
+
+def _of_the_first(model: str) -> str:
+    """A name; in a mixture, and that of the model whose training is told.
+
+    >>> _of_the_first("mogp+gprn"), _of_the_first("mogp")
+    ('mogp+gprn, mixed; mogp', 'mogp')
+    """
+    first, *others = members(model)
+    return f"{model}, mixed; {first}" if others else model
 
 
 def _held_out(summary: FitSummary) -> list[str]:

@@ -4,6 +4,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mogul.commands.show import ModelCard
+from mogul.families import members
 from mogul.report.choices import choice_line
 from mogul.report.names import counted
 from mogul.report.objectives import objective_words
@@ -23,13 +24,17 @@ def card_lines(card: ModelCard) -> list[tuple[str, str]]:
     """Labels and values of the table."""
     climbed = f", {objective_words(card.objective)} {card.first_elbo:,.1f} → {card.last_elbo:,.1f}"
     course = "" if card.first_elbo is None else climbed
-    kept = "best" if card.kept == 1 else f"mixture of the best {card.kept}"
+    options = ", ".join(f"{name} = {value}" for name, value in card.options.items())
+    first, *others = members(card.model)
+    mixed = ", a mixture" if others else ""
+    kept = "best" if card.kept == 1 or others else f"mixture of the best {card.kept}"
+    of_first = f"{first}: " if others else ""
     return [
-        ("model", f"{card.model}, {card.kind} inputs, {card.precision}"),
-        ("options", ", ".join(f"{name} = {value}" for name, value in card.options.items()) or "the model's own"),
+        ("model", f"{card.model}{mixed}, {card.kind} inputs, {card.precision}"),
+        ("options", of_first + (options or "the model's own")),
         ("inputs", counted(card.input_names)),
         ("outputs", counted(card.output_names)),
-        ("training", f"{card.epochs} epochs, {kept} of {card.starts} starts{course}, {card.seconds:.0f} s"),
+        ("training", f"{of_first}{card.epochs} epochs, {kept} of {card.starts} starts{course}, {card.seconds:.0f} s"),
         ("calibration", _calibration(card.calibration)),
         *([] if card.choice is None else [("chosen", choice_line(card.choice))]),
         ("file", f"format {card.format}, {card.num_bytes:,} bytes, seal intact"),

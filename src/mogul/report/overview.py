@@ -10,7 +10,7 @@ import pandas as pd
 
 from mogul.data.catalogue import CATALOGUE
 from mogul.errors import DataError
-from mogul.experiments.lines import TIMES, plain_label
+from mogul.experiments.lines import AND, TIMES, plain_label
 from mogul.experiments.paper import METRICS, Published, numbers, published
 from mogul.experiments.registry import EXPERIMENTS
 from mogul.experiments.split_choice import BY_TRAJECTORY
@@ -152,7 +152,7 @@ def _what(experiment: str, label: str, kind: str) -> str:
     papers, on_planes, noisy, mixed, otherwise, unknown = _OURS
     if kind == _BASELINE:
         return _BASELINE
-    if TIMES in label:
+    if TIMES in label or AND in label:
         return mixed
     if plain_label(label) != label:
         return otherwise

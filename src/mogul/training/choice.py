@@ -14,8 +14,8 @@ from mogul.plan import NoiseName
 if TYPE_CHECKING:
     from mogul.training.fitted import Fitted
 
-# What model="auto" tries: a matrix, a net that mixes, and hidden units besides (docs/defaults.md has how they compare).
-MODELS: tuple[str, ...] = ("mogp", "sbgprn", "n-sbgprn")
+# What model="auto" tries: a matrix, one of GPs, a net's, and hidden units besides (docs/defaults.md compares them).
+MODELS: tuple[str, ...] = ("mogp", "gprn", "sbgprn", "n-sbgprn")
 # What noise="auto" tries, the default first. A net is sure of itself where it has seen nothing, and correlations
 # between the noises of outputs do not change what is said of each of them: whoever wants those asks for them.
 NOISES: tuple[NoiseName, ...] = ("gp", "constant", "student-t")

@@ -5,23 +5,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from jaxtyping import Int
 
 from mogul import models
 from mogul.arrays import IntArray
 from mogul.data import Dataset
-from mogul.errors import ConfigError, MogulWarning, unknown_name
+from mogul.errors import ConfigError, MogulWarning
 from mogul.families import AUTO, is_latent
 from mogul.model import Model
 from mogul.objective import Analytic
 from mogul.plan import VARYING_NOISES, NoiseName
-from mogul.training.choice import MODELS, NOISES, best_candidate
+from mogul.training.choice import best_candidate
 from mogul.training.config import TrainingConfig
+from mogul.training.field import Field
 from mogul.training.fitted import Fitted
 from mogul.training.held_out import HELD_OUT_SHARE
 from mogul.training.history import EpochRecord
+from mogul.training.mixture import mixture_of
 from mogul.training.presets import preset as preset_config
 from mogul.training.stopping import Stopping
 from mogul.training.task import MeanChoice, Task
@@ -49,7 +51,8 @@ def fit(
         data: training data in their own units.
         model: one of `mogul.models.names()`; those that end in `-lvm` ignore any inputs of the data. "auto" trains each
             of `mogul.training.choice.MODELS` and keeps the one under which held-out rows are likeliest, a fifth of all
-            rows by default: see `Fitted.choice`.
+            rows by default: see `Fitted.choice`. Several names, "mogp+n-sbgprn", make a mixture: each is trained, and
+            predictions are the mixture of theirs.
         config: how to train, or a function that says so for each model by name; the mean is not part of it, so a config
             of the paper's wants mean="paper" beside it.
         preset: a named way to train instead: "default", or "paper" for the paper's protocol.
@@ -88,7 +91,7 @@ def fit(
     """
     if config is not None and preset is not None:
         raise ConfigError(f"Give config or preset, not both; got preset {preset!r} beside a config. Drop one of them.")
-    field = _Field.of(model, options)
+    field = Field.of(model, options)
     field.require_used(options, num_inputs)
 
     def task_of(name: str) -> Task:
@@ -104,61 +107,49 @@ def fit(
     _warn_of_balance(first.config, options)
     first.advise(options)
     folder = None if checkpoint is None else Path(checkpoint)
-
-    def trained(task: Task, noise: NoiseName, place: Path | None) -> Fitted:
-        return task.trained(_useful(task, options, noise), on_epoch, place, checkpoint_seconds)
-
-    def candidate(name: str, noise: NoiseName) -> Fitted:
-        return trained(tasks[name], noise, None if folder is None else folder / name / noise)
-
-    if field.choosing and first.watched is not None:
-        fitted = best_candidate(candidate, len(first.watched), field.models, field.noises)
-    else:
-        fitted = trained(first, field.noises[0], folder)
-    if not retrain or not fitted.history.kept_rates or fitted.history.interrupted:
-        return fitted
-    chosen, noise = (first.model, field.noises[0]) if fitted.choice is None else fitted.choice.chosen.pair
-    whole = tasks[chosen].on_all_rows(fitted.history.kept_rates)
-    return fitted.superseded_by(trained(whole, noise, None if folder is None else folder / "retrained"))
+    return _Fits(tasks, field, options, on_epoch, folder, checkpoint_seconds, retrain).whole()
 
 
 @dataclass(frozen=True)
-class _Field:
-    """Models and kinds of noise to choose among: one of each where both were named."""
+class _Fits:
+    """The trainings that a call asks for."""
 
-    models: tuple[str, ...]
-    noises: tuple[NoiseName, ...]
-    asked: str
+    tasks: Mapping[str, Task]
+    field: Field
+    options: Mapping[str, Any]
+    on_epoch: Callable[[EpochRecord, Model], None] | None
+    folder: Path | None
+    checkpoint_seconds: float
+    retrain: bool
 
-    @staticmethod
-    def of(model: str, options: Mapping[str, Any]) -> "_Field":
-        noise = options.get("noise", "constant")
-        if noise not in (AUTO, *get_args(NoiseName)):
-            raise unknown_name("noise", noise, (AUTO, *get_args(NoiseName)))
-        if noise == AUTO and is_latent(model):
-            raise ConfigError(
-                f"noise='auto' needs rows to hold out, which latent inputs do not allow; got {model}. Name a noise."
-            )
-        asked = "model='auto'" if model == AUTO else "noise='auto'"
-        return _Field(MODELS if model == AUTO else (model,), NOISES if noise == AUTO else (noise,), asked)
+    def whole(self) -> Fitted:
+        """The model, the best of the candidates, or the mixture."""
+        name, noise = self.field.models[0], self.field.noises[0]
+        if self.field.mixing:
+            return mixture_of(self.field.models, lambda member: self._alone(member, noise, member))
+        watched = self.tasks[name].watched
+        if not self.field.choosing or watched is None:
+            return self._alone(name, noise)
+        best = best_candidate(self._candidate, len(watched), self.field.models, self.field.noises)
+        assert best.choice is not None
+        return self._on_all_rows(best, *best.choice.chosen.pair)
 
-    @property
-    def choosing(self) -> bool:
-        return len(self.models) > 1 or len(self.noises) > 1
+    def _alone(self, name: str, noise: NoiseName, *place: str) -> Fitted:
+        return self._on_all_rows(self._trained(self.tasks[name], noise, *place), name, noise, *place)
 
-    def require_used(self, options: Mapping[str, Any], num_inputs: int | None) -> None:
-        """Check that there are such options, and that some candidate has a use for each."""
-        known = [option for option in models.OPTIONS if option not in {"latent_mean", "output_mean"}]  # see `mean`
-        for option in options:
-            if option not in known:
-                raise unknown_name("option", option, known)
-        (model, noise), *others = [(model, noise) for model in self.models for noise in self.noises]
-        unused = models.unused_options(model, noise)
-        for_others = {option for other in others for option in unused - models.unused_options(*other)}
-        of_the_first = {name: value for name, value in options.items() if name not in for_others} | {"noise": noise}
-        models.require_used(model, of_the_first)
-        if num_inputs is not None and not is_latent(model):
-            raise ConfigError(f"num_inputs is for latent inputs; got {num_inputs} for {model}. Leave it out.")
+    def _candidate(self, name: str, noise: NoiseName) -> Fitted:
+        return self._trained(self.tasks[name], noise, name, noise)
+
+    def _on_all_rows(self, fitted: Fitted, name: str, noise: NoiseName, *place: str) -> Fitted:
+        """What all rows make of it, where those that were watched are to be trained on in the end."""
+        if not self.retrain or not fitted.history.kept_rates or fitted.history.interrupted:
+            return fitted
+        whole = self.tasks[name].on_all_rows(fitted.history.kept_rates)
+        return fitted.superseded_by(self._trained(whole, noise, *place, "retrained"))
+
+    def _trained(self, task: Task, noise: NoiseName, *place: str) -> Fitted:
+        folder = None if self.folder is None else self.folder.joinpath(*place)
+        return task.trained(_useful(task, self.options, noise), self.on_epoch, folder, self.checkpoint_seconds)
 
 
 def _useful(task: Task, options: Mapping[str, Any], noise: NoiseName) -> dict[str, Any]:
@@ -168,7 +159,7 @@ def _useful(task: Task, options: Mapping[str, Any], noise: NoiseName) -> dict[st
     return useful | _sites(models.Name.parse(task.model), task.config, useful)
 
 
-def _watching(config: TrainingConfig, field: _Field, num_rows: int, *, given: bool) -> TrainingConfig:
+def _watching(config: TrainingConfig, field: Field, num_rows: int, *, given: bool) -> TrainingConfig:
     """The same with rows to watch, where they are given or must be held out to choose by."""
     if not given and not field.choosing:
         return config

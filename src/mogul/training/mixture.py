@@ -1,7 +1,8 @@
-"""Several starts of one model, kept together: the mixture of what each of them says."""
+"""Several starts of a model, or several models, kept together: the mixture of what each of them says."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from jaxtyping import Float
 
 from mogul.arrays import Array
+from mogul.errors import MogulWarning
 from mogul.pooled_predictor import PooledPredictor
 from mogul.prediction import Prediction
 from mogul.predictor import Predictor
@@ -17,7 +19,7 @@ from mogul.training.fitted import Fitted
 
 @dataclass(frozen=True)
 class FittedMixture(Fitted):
-    """The best starts of a training, best first, with equal weights; `model` is the best of them.
+    """The best starts of a training, best first, or several models, with equal weights; `model` is the first of them.
 
     A prediction with S draws has S components of each member. Weights are equal since each start was trained on the
     same objective, and what they are worth can hardly be told apart: weights by held-out density, a product over rows,
@@ -28,14 +30,17 @@ class FittedMixture(Fitted):
 
     @staticmethod
     def of(members: Sequence[Fitted]) -> "FittedMixture":
-        """Of models trained on the same rows under the same scaling."""
+        """Of models trained on the same rows under the same scaling; those of a mixture among them count one by one."""
         best = members[0]
         names = best.input_names, best.output_names
-        return FittedMixture(best.model, best.scaling, *names, best.history, tuple(members), blueprint=best.blueprint)
+        each = [
+            one for member in members for one in (member.members if isinstance(member, FittedMixture) else [member])
+        ]
+        return FittedMixture(best.model, best.scaling, *names, best.history, tuple(each), blueprint=best.blueprint)
 
     @property
     def num_members(self) -> int:
-        """The number K of starts that were kept."""
+        """The number K of models that were kept."""
         return len(self.members)
 
     def _predict(self, x: Any, num_samples: int, seed: int) -> Prediction:
@@ -55,3 +60,30 @@ class FittedMixture(Fitted):
 
     def _predictor(self, num_samples: int, seed: int, precision: torch.dtype | None) -> Predictor | PooledPredictor:
         return PooledPredictor([member.model.predictor(num_samples, seed, precision) for member in self.members])
+
+
+def mixture_of(models: Sequence[str], train: Callable[[str], Fitted]) -> Fitted:
+    """The mixture of these models, trained one after the other; after Ctrl-C, of those that were done by then."""
+    done: list[Fitted] = []
+    for name in models:
+        try:
+            fitted = train(name)
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            return _of_some(done, models)
+        if fitted.history.interrupted:
+            return _of_some(done, models) if done else fitted
+        done.append(fitted)
+    return FittedMixture.of(done)
+
+
+def _of_some(done: list[Fitted], models: Sequence[str]) -> Fitted:
+    warnings.warn(
+        f"All of {', '.join(models)} should be trained; {models[len(done)]} was interrupted. "
+        f"The mixture is of the {len(done)} before it.",
+        MogulWarning,
+        stacklevel=4,
+    )
+    whole = FittedMixture.of(done) if len(done) > 1 else done[0]
+    return replace(whole, history=replace(whole.history, interrupted=True))

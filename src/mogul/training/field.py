@@ -1,0 +1,69 @@
+"""What a training is to choose among, or to mix."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from mogul import models
+from mogul.errors import ConfigError, unknown_name
+from mogul.families import AUTO, is_latent, members
+from mogul.plan import NoiseName
+from mogul.training.choice import MODELS, NOISES
+
+
+@dataclass(frozen=True)
+class Field:
+    """Models and kinds of noise to choose among, or models to mix: one of each where both were named.
+
+    Args:
+        models: names of models.
+        noises: kinds of noise.
+        asked: what makes it a choice, as a user typed it.
+        mixing: whether all of the models are wanted, and not the best.
+
+    Example:
+        >>> field = Field.of("auto", {"noise": "gp"})
+        >>> field.models, field.noises, field.choosing
+        (('mogp', 'gprn', 'sbgprn', 'n-sbgprn'), ('gp',), True)
+    """
+
+    models: tuple[str, ...]
+    noises: tuple[NoiseName, ...]
+    asked: str
+    mixing: bool
+
+    @staticmethod
+    def of(model: str, options: Mapping[str, Any]) -> "Field":
+        """What was asked for by a model's name and these options of `build`."""
+        noise = options.get("noise", "constant")
+        if noise not in (AUTO, *get_args(NoiseName)):
+            raise unknown_name("noise", noise, (AUTO, *get_args(NoiseName)))
+        each = MODELS if model == AUTO else members(model)
+        mixing = model != AUTO and len(each) > 1
+        if noise == AUTO and mixing:
+            raise ConfigError(f"noise='auto' is for a model by itself; got the mixture {model}. Name a noise.")
+        if noise == AUTO and is_latent(model):
+            raise ConfigError(
+                f"noise='auto' needs rows to hold out, which latent inputs do not allow; got {model}. Name a noise."
+            )
+        asked = "model='auto'" if model == AUTO else "noise='auto'"
+        return Field(each, NOISES if noise == AUTO else (noise,), asked, mixing)
+
+    @property
+    def choosing(self) -> bool:
+        """Whether rows must be held out, to choose by."""
+        return not self.mixing and (len(self.models) > 1 or len(self.noises) > 1)
+
+    def require_used(self, options: Mapping[str, Any], num_inputs: int | None) -> None:
+        """Check that there are such options, and that some candidate has a use for each."""
+        known = [option for option in models.OPTIONS if option not in {"latent_mean", "output_mean"}]  # see `mean`
+        for option in options:
+            if option not in known:
+                raise unknown_name("option", option, known)
+        (model, noise), *others = [(model, noise) for model in self.models for noise in self.noises]
+        unused = models.unused_options(model, noise)
+        for_others = {option for other in others for option in unused - models.unused_options(*other)}
+        of_the_first = {name: value for name, value in options.items() if name not in for_others} | {"noise": noise}
+        models.require_used(model, of_the_first)
+        if num_inputs is not None and not is_latent(model):
+            raise ConfigError(f"num_inputs is for latent inputs; got {num_inputs} for {model}. Leave it out.")
