@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mogul.heads import NOISE_FLOOR
+
 Results = Mapping[str, float | str]
 
 
@@ -38,7 +40,8 @@ _BAXTER = (
     "20 epochs, a third of what the default has since."
 )
 _TRAJECTORY = (
-    "N-SBGPRN with the default's rate and 20 epochs for rows in groups, trained on trajectories 1–8, tested on 9–10."
+    "N-SBGPRN with GP noise, the default's rate and 20 epochs for rows in groups, trained on trajectories 1–8, tested "
+    "on 9–10."
 )
 _ROW = "Median of 600 calls, in turns of 20: mean and std of one row, noise included."
 
@@ -170,6 +173,8 @@ def performance_page(results: Results) -> str:
         "Written by `make bench` from `benchmarks/results.json`. Times vary with the machine; ratios in one run less. "
         "Groups are run one by one, at different times.",
         _machine(results),
+        f"LL is per row, in standardised units; GP noise has a floor, sd {NOISE_FLOOR:g} of an output's scale, "
+        "constant noise none.",
         "\n".join(table),
         *_notes(results),
         *_precision(results),

@@ -17,6 +17,7 @@ from arm import OUTPUTS, QUICK, arm_folder, rows
 from mogul.commands import fit as fit_command
 from mogul.errors import MogulWarning
 from mogul.experiments import comparison
+from mogul.heads import NOISE_FLOOR
 from mogul.storage import save
 from terminal import assert_refused, command
 
@@ -57,6 +58,7 @@ def test_a_fit_says_what_it_did_and_what_to_type_next(run, folder: Path):
         "3: angle, gravity, load",
         "2: force, torque (10.0% missing)",
         "mogp: 2 epochs, best of 5 starts",
+        "Noise    gp, sd at least 0.0001 of an output's scale",
     ):
         assert part in outcome.out
     assert "mogul predict new/arm.mogul NEW.csv" in outcome.out
@@ -190,6 +192,8 @@ def test_an_evaluation_is_the_librarys(run, model):
     outcome = run("evaluate", model, "test.csv")
     for part in ("LL per row", "torque", "in 95% band", f"{scores.ll:.2f}"):
         assert part in outcome.out
+    assert content["noise_floor"] == pytest.approx(NOISE_FLOOR)
+    assert "Noise: sd at least 0.0001 of an output's scale." in " ".join(outcome.out.split())
 
 
 def test_an_output_without_a_known_value_has_no_score(run, model):

@@ -349,3 +349,9 @@ class TestModels:
     def test_what_makes_no_mixture_is_refused(self, model: str, settings: dict[str, Any], message: str) -> None:
         with pytest.raises(ConfigError, match=message):
             models_mixed(model, **settings)
+
+    def test_its_noise_has_the_least_floor_of_all(self) -> None:
+        floors = [models_mixed("mogp", noise_floor=floor) for floor in (0.3, 0.2)]
+        assert [fitted.noise_floor for fitted in floors] == pytest.approx([0.3, 0.2])
+        assert FittedMixture.of(floors).noise_floor == pytest.approx(0.2)
+        assert models_mixed().noise_floor == pytest.approx(1e-4)

@@ -31,7 +31,10 @@ class OutputScores:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of a model on a table: of all outputs in standardised units, of each in its own."""
+    """Scores of a model on a table: of all outputs in standardised units, of each in its own.
+
+    `noise_floor` is the least standard deviation that the model's noise may have, as a share of an output's scale.
+    """
 
     model: str
     source: str
@@ -39,6 +42,7 @@ class Evaluation:
     scores: Scores
     outputs: list[OutputScores]
     inferred_inputs: bool
+    noise_floor: float
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -69,6 +73,7 @@ def evaluate_file(
         scores=scores,
         outputs=[_output_scores(*column) for column in columns],
         inferred_inputs=isinstance(fitted, FittedLatent),
+        noise_floor=fitted.noise_floor,
     )
 
 

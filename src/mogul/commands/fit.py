@@ -38,7 +38,8 @@ class FitSummary:
     """What was fitted, how it went and where it is.
 
     `num_calibrated` counts the groups that the model is calibrated by: its rows, where there are no groups.
-    `elbo_per_row` is what training maximised, whichever `objective` that was.
+    `elbo_per_row` is what training maximised, whichever `objective` that was. `noise_floor` is the least standard
+    deviation that noise may have, as a share of an output's scale.
     """
 
     source: str
@@ -52,6 +53,8 @@ class FitSummary:
     missing_share: float
     epochs: int
     starts: int
+    noise: str
+    noise_floor: float
     objective: ObjectiveName
     elbo_per_row: float
     seconds: float
@@ -167,6 +170,7 @@ def _summary(
 ) -> FitSummary:
     num_trained = fitted.history.num_rows
     assert num_trained is not None  # only files of old do not say
+    assert fitted.blueprint is not None  # fit made it
     return FitSummary(
         source=str(path),
         out=str(out),
@@ -179,6 +183,8 @@ def _summary(
         missing_share=data.num_missing / data.y.size,
         epochs=len(fitted.history.elbo),
         starts=len({record.start for record in fitted.history.records}),
+        noise=str(fitted.blueprint.options.get("noise", "constant")),
+        noise_floor=fitted.noise_floor,
         objective=objective,
         elbo_per_row=fitted.history.elbo[-1] / num_trained,
         seconds=seconds,

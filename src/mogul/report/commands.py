@@ -13,6 +13,7 @@ from mogul.families import members
 from mogul.name_lists import as_list
 from mogul.report.choices import choice_line
 from mogul.report.names import counted
+from mogul.report.noise_floors import floor_words
 from mogul.report.objectives import objective_words
 
 
@@ -27,7 +28,7 @@ def fit_lines(summary: FitSummary) -> list[str]:
         f"Model    {_of_the_first(summary.model)}: {summary.epochs} epochs, best of {summary.starts} starts, "
         f"{objective_words(summary.objective)} {summary.elbo_per_row:.2f} per row, {summary.seconds:.0f} s",
     ]
-    lines += _held_out(summary)
+    lines += [f"Noise    {summary.noise}, {floor_words(summary.noise_floor)}", *_held_out(summary)]
     if summary.check is not None:
         board = summary.check.leaderboard
         rows = f"a fit to the other rows, on {summary.check.held_out_rows} held out"
@@ -80,7 +81,8 @@ def evaluation_tables(evaluation: Evaluation) -> list[Any]:
     scores = evaluation.scores
     together = Table(
         title=f"{evaluation.model} on {evaluation.num_rows:,} rows of {evaluation.source}",
-        caption="In units of each output's standard deviation in training: MRMSE 1 is what its mean scores.",
+        caption="In units of each output's standard deviation in training: MRMSE 1 is what its mean scores. "
+        f"Noise: {floor_words(evaluation.noise_floor)}.",
     )
     levels = [f"in {level:.0%} band" for level in scores.coverage]
     for heading in ("LL per row", "MRMSE", "CRPS", *levels):

@@ -5,6 +5,15 @@ from collections.abc import Iterable
 from mogul.experiments.lines import NO_FLOOR
 
 
+def floor_words(floor: float) -> str:
+    """A floor as a share of an output's scale, in words.
+
+    >>> floor_words(1e-4), floor_words(0.0)
+    ("sd at least 0.0001 of an output's scale", 'no floor')
+    """
+    return f"sd at least {floor:.3g} of an output's scale" if floor else "no floor"
+
+
 def describe_floors(floors: Iterable[tuple[str, str]]) -> str:
     """Labels and their floors in a sentence.
 

@@ -173,6 +173,11 @@ class Fitted:
         return torch.as_tensor(np.ascontiguousarray(self.scaling.inputs.apply(matrix)), dtype=self._dtype)
 
     @property
+    def noise_floor(self) -> float:
+        """The least standard deviation that noise may have, as a share of an output's scale; 0 where there is none."""
+        return float((self.model.head.noise.floor_var.sqrt() * self.model.mean.scale).min())
+
+    @property
     def num_members(self) -> int:
         """How many models a prediction is mixed of: so many times the draws asked for are in memory."""
         return 1

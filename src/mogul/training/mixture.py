@@ -39,6 +39,11 @@ class FittedMixture(Fitted):
         return FittedMixture(best.model, best.scaling, *names, best.history, tuple(each), blueprint=best.blueprint)
 
     @property
+    def noise_floor(self) -> float:
+        """The least of its members'."""
+        return min(member.noise_floor for member in self.members)
+
+    @property
     def num_members(self) -> int:
         """The number K of models that were kept."""
         return len(self.members)
