@@ -19,8 +19,10 @@ from example_laws import (
     normal,
     with_and_without_floor,
 )
+from scipy.integrate import quad
+from scipy.stats import norm
 
-from mogul.heads.laws import NormalLaw
+from mogul.heads.laws import LogNormalLaw, NormalLaw
 from mogul.marginals import Marginals
 
 NUM_DRAWS = 200_000
@@ -139,6 +141,33 @@ def test_a_component_of_a_prediction_has_the_density_of_the_law(kind, scale):
         found = joint.log_density(y.numpy(), (unit * SIGNAL.mean)[None].numpy(), var.numpy())[0]
         expected = law.log_density(Y, OBSERVED, SIGNAL) - OBSERVED.double().sum(1) * math.log(scale)
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("spread", "tolerance"), [(0.1, 1e-4), (0.5, 3e-3), (1.0, 8e-3), (2.25, 5e-2)])
+@pytest.mark.parametrize("floor_var", [0.0, 0.04])
+def test_a_normal_log_variance_is_integrated_over(spread, tolerance, floor_var):
+    """Against scipy's integral over g ~ N(μ, s) itself, as far as six standard deviations from the mean."""
+    mean, level, signal_var = 0.3, 0.2, 0.1
+    off = torch.tensor([0.0, 1.0, 2.0, 4.0, 6.0]) * math.exp(0.5 * (mean - level))
+
+    def density(log_var: float, gap: float) -> float:
+        var = math.exp(log_var - level) + floor_var + signal_var
+        return norm.pdf(log_var, mean, spread**0.5) * norm.pdf(gap, scale=var**0.5)
+
+    expected = [
+        math.log(quad(density, mean - 12 * spread**0.5, mean + 12 * spread**0.5, args=(float(gap),), limit=500)[0])
+        for gap in off
+    ]
+    column = torch.ones(len(off), 1)
+    law = LogNormalLaw(
+        log_precision=torch.tensor([level]),
+        relative=mean * column,
+        floor_var=torch.tensor([floor_var]),
+        spread=spread * column,
+    )
+    signal = Marginals(torch.zeros(len(off), 1), signal_var * column)
+    found = law.log_density(off[:, None], torch.ones(len(off), 1, dtype=torch.bool), signal)
+    np.testing.assert_allclose(found, expected, atol=tolerance)
 
 
 def test_a_normal_law_draws_nothing():

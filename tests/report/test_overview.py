@@ -88,7 +88,7 @@ def test_a_mixture_of_starts_is_shown_as_one(tmp_path: Path) -> None:
     _, *shown = rows(overview(read_published(tmp_path), "results"))
     assert [row[1:5] for row in shown] == [
         ["ours, the paper's model", "N-MOGP", "25.00", "0.100"],
-        ["ours, mixture of starts", "N-MOGP + linear × 4 starts", "46.00", "0.100"],
+        ["ours, mixture", "N-MOGP + linear × 4 starts", "46.00", "0.100"],
     ]
 
 

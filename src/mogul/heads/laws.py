@@ -18,7 +18,8 @@ from torch import Tensor
 from mogul.joint import Independent, ScaleMixture
 from mogul.marginals import Marginals
 
-# Points of Gauss–Hermite quadrature over a log variance that is Normal.
+# Points of Gauss–Hermite quadrature over a log variance that is Normal: of a standard deviation up to 1 the log density
+# is right to 0.01 as far as six standard deviations from the mean, of 1.5 to 0.05 (tests/heads/test_laws.py).
 _QUADRATURE_ORDER = 10
 
 

@@ -25,7 +25,7 @@ _OURS = (
     "ours, the paper's model",
     "ours, + linear",
     "ours, other noise",
-    "ours, mixture of starts",
+    "ours, mixture",
     "ours, other objective",
     "ours",
 )
