@@ -146,7 +146,7 @@ def main() -> None:
         for number, split in enumerate(folds(data.num_rows, NUM_FOLDS, seed=0)):
             if str(number) in found["folds"]:
                 continue
-            model = default_model(len(split[0]))
+            model = default_model(len(split[0]), data.num_outputs)
             board = compare(data, [model], [split], Training())
             lines = {DEFAULT: board[model], LEAST_SQUARES: board[LEAST_SQUARES], MEAN: board[MEAN]}
             found["model"] = model

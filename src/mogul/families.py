@@ -13,6 +13,8 @@ from mogul.errors import ConfigError, unknown_name
 # In place of a name, of a model or of a kind of noise: rows that are held out choose.
 AUTO = "auto"
 _AND = "+"
+# A step of a GPRN takes as long as one of an N-SBGPRN up to so many outputs; with 50 three times, with 100 seven times.
+_MOST_GPRN_OUTPUTS = 20
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,15 @@ def mixture(models: Iterable[str]) -> str:
     'mogp+n-sbgprn'
     """
     return _AND.join(models)
+
+
+def suits(model: str, num_outputs: int) -> bool:
+    """Whether a model can be tried on so many outputs when nobody asked for it: a GPRN has a GP for each of their L P.
+
+    >>> suits("gprn", 20), suits("gprn", 21), suits("mogp", 1000)
+    (True, False, True)
+    """
+    return Name.parse(model).family != "gprn" or num_outputs <= _MOST_GPRN_OUTPUTS
 
 
 def is_latent(model: str) -> bool:

@@ -175,3 +175,14 @@ def test_more_training_after_groups_has_rates_of_its_own(num_kept: int) -> None:
     fitted = estimator.fit(X, np.sin(X), groups=np.repeat(np.arange(4), 10)).fitted_
     before = len(fitted.history.elbo)
     assert len(estimator.partial_fit(X, np.sin(X), epochs=5).fitted_.history.elbo) == before + 5
+
+
+@pytest.mark.parametrize(("num_outputs", "models"), [(2, ["mogp", "gprn", "n-sbgprn"]), (21, ["mogp", "n-sbgprn"])])
+def test_groups_of_many_rows_are_asked_of_several_models(num_outputs: int, models: list[str]) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2700, 1))
+    y = np.sin(X) + 0.1 * rng.normal(size=(2700, num_outputs))
+    estimator = MultiOutputGPRegressor(epochs=1, num_inducing=3, num_latents=1, options={"num_noise_inducing": 3})
+    fitted = estimator.fit(X, y, groups=np.repeat(np.arange(3), 900)).fitted_
+    assert [member.blueprint.model for member in fitted.members] == models
+    assert all(member.history.retrained for member in fitted.members)

@@ -16,7 +16,7 @@ from mogul import Dataset, TrainingConfig, fit
 from mogul.commands.show import show_file
 from mogul.errors import ConfigError, DataError, FitError, MogulWarning
 from mogul.training import Fitted, Run, Stopping
-from mogul.training.choice import MODELS, NOISES, Candidate, Choice, best_candidate
+from mogul.training.choice import MODELS, NOISES, Choice, best_candidate
 from mogul.training.held_out import divided, group_numbers, rows_of_some_groups
 from mogul.training.more import train_more
 from mogul.training.updates import NoiseUpdate
@@ -378,5 +378,8 @@ class TestModels:
         ):
             fit(waves(2), "auto", TrainingConfig(epochs=1, num_starts=1), **settings)
 
-    def test_a_candidate_is_told_by_model_and_noise(self):
-        assert Candidate("mogp", "gp").pair == ("mogp", "gp")
+    def test_many_outputs_are_too_many_for_a_gprn(self):
+        data = Dataset(np.arange(9.0)[:, None], np.random.default_rng(0).normal(size=(9, 21)))
+        auto = fit(data, "auto", TrainingConfig(epochs=1, num_starts=1), num_inducing=3, num_latents=1)
+        assert auto.choice is not None
+        assert [candidate.model for candidate in auto.choice.candidates] == ["mogp", "sbgprn", "n-sbgprn"]

@@ -103,7 +103,9 @@ def fit_file(
     data = training_data(table, targets, inputs, latent, groups)
     if labels is not None:
         training = replace(training, groups=group_numbers(labels, data.num_rows))
-    model = model or default_model(training.divided(data)[0].data.num_rows, grouped=groups is not None)
+    model = model or default_model(
+        training.divided(data)[0].data.num_rows, data.num_outputs, grouped=groups is not None
+    )
     splits = _splits_to_check(data, training, check) if not latent else []
     started = time.perf_counter()
     fitted = training.fit(data, model)

@@ -35,9 +35,10 @@ class MultiOutputGPRegressor(PredictsOutputs):
     Arguments that are None are chosen by the preset, for the number of rows and outputs. Outputs may miss values (NaN).
 
     Args:
-        model: one of `mogul.models.names()` with observed inputs; None is mogp up to 2,500 rows and wherever
-            groups are given, n-sbgprn beyond; "auto" tries mogp, gprn, sbgprn and n-sbgprn and keeps the one under
-            which held-out rows are likeliest; "mogp+gprn+n-sbgprn" trains each of these and mixes what they say.
+        model: one of `mogul.models.names()` with observed inputs; None is mogp up to 2,500 rows, n-sbgprn
+            beyond, and mogp+gprn+n-sbgprn where groups are given: the mixture of what these three say, gprn up to 20
+            outputs. "auto" tries mogp, gprn, sbgprn and n-sbgprn and keeps the one under which held-out rows are
+            likeliest.
         preset: "default" or "paper"; None is the default.
         config: a whole `TrainingConfig` in place of a preset.
         epochs: passes over the data.
@@ -182,7 +183,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
             rows, calibrating = rows.set_aside(aside, self._seed)
         data = rows.data
         grouped = numbers is not None
-        model = default_model(data.num_rows, grouped=grouped) if self.model is None else self.model
+        model = default_model(data.num_rows, data.num_outputs, grouped=grouped) if self.model is None else self.model
         options = with_defaults(options, model, self.preset, data.num_outputs)
         of_rows = None if grouped else share
 

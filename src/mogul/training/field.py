@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from mogul import models
 from mogul.errors import ConfigError, unknown_name
-from mogul.families import AUTO, is_latent, members
+from mogul.families import AUTO, is_latent, members, suits
 from mogul.plan import NoiseName
 from mogul.training.choice import MODELS, NOISES
 
@@ -22,7 +22,7 @@ class Field:
         mixing: whether all of the models are wanted, and not the best.
 
     Example:
-        >>> field = Field.of("auto", {"noise": "gp"})
+        >>> field = Field.of("auto", {"noise": "gp"}, num_outputs=3)
         >>> field.models, field.noises, field.choosing
         (('mogp', 'gprn', 'sbgprn', 'n-sbgprn'), ('gp',), True)
     """
@@ -33,12 +33,12 @@ class Field:
     mixing: bool
 
     @staticmethod
-    def of(model: str, options: Mapping[str, Any]) -> "Field":
+    def of(model: str, options: Mapping[str, Any], num_outputs: int) -> "Field":
         """What was asked for by a model's name and these options of `build`."""
         noise = options.get("noise", "constant")
         if noise not in (AUTO, *get_args(NoiseName)):
             raise unknown_name("noise", noise, (AUTO, *get_args(NoiseName)))
-        each = MODELS if model == AUTO else members(model)
+        each = tuple(name for name in MODELS if suits(name, num_outputs)) if model == AUTO else members(model)
         mixing = model != AUTO and len(each) > 1
         if noise == AUTO and mixing:
             raise ConfigError(f"noise='auto' is for a model by itself; got the mixture {model}. Name a noise.")

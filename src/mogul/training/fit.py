@@ -50,9 +50,9 @@ def fit(
     Args:
         data: training data in their own units.
         model: one of `mogul.models.names()`; those that end in `-lvm` ignore any inputs of the data. "auto" trains each
-            of `mogul.training.choice.MODELS` and keeps the one under which held-out rows are likeliest, a fifth of all
-            rows by default: see `Fitted.choice`. Several names, "mogp+n-sbgprn", make a mixture: each is trained, and
-            predictions are the mixture of theirs.
+            of `mogul.training.choice.MODELS` (gprn up to 20 outputs) and keeps the one under which held-out rows are
+            likeliest, a fifth of all rows by default: see `Fitted.choice`. Several names, "mogp+n-sbgprn", make a
+            mixture: each is trained, and predictions are the mixture of theirs.
         config: how to train, or a function that says so for each model by name; the mean is not part of it, so a config
             of the paper's wants mean="paper" beside it.
         preset: a named way to train instead: "default", or "paper" for the paper's protocol.
@@ -91,7 +91,7 @@ def fit(
     """
     if config is not None and preset is not None:
         raise ConfigError(f"Give config or preset, not both; got preset {preset!r} beside a config. Drop one of them.")
-    field = Field.of(model, options)
+    field = Field.of(model, options, data.num_outputs)
     field.require_used(options, num_inputs)
 
     def task_of(name: str) -> Task:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from mogul.errors import unknown_name
-from mogul.families import Name, is_latent
+from mogul.families import Name, is_latent, mixture, suits
 from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.training.config import Precision, TrainingConfig
 from mogul.training.stopping import Stopping
@@ -26,17 +26,22 @@ _MILESTONES, _DECAY = tuple(0.1 * tenth for tenth in range(2, 10)), 0.65
 _FEW_ROWS = 2500
 # Large steps learn more of rows like those at hand, and are too sure of others (docs/defaults.md).
 _FEW_ROWS_RATE, _RATE, _GROUPED_RATE = 0.03, 0.02, 0.01
+_IN_GROUPS = ("mogp", "gprn", "n-sbgprn")
 # So many outputs have a latent GP each; the paper's robots have seven and more.
 _FEW_OUTPUTS = 4
 
 
-def default_model(num_rows: int, *, grouped: bool = False) -> str:
-    """The model of someone who names none: nets pay with many rows, and overfit few rows or groups (docs/defaults.md).
+def default_model(num_rows: int, num_outputs: int, *, grouped: bool = False) -> str:
+    """The model of someone who names none (docs/defaults.md): nets pay with many rows, and overfit few.
 
-    >>> default_model(200), default_model(20_000), default_model(20_000, grouped=True)
-    ('mogp', 'n-sbgprn', 'mogp')
+    On new groups each model is led astray somewhere, and a mixture of different ones less than any of them.
+
+    >>> default_model(200, 7), default_model(20_000, 7), default_model(20_000, 7, grouped=True)
+    ('mogp', 'n-sbgprn', 'mogp+gprn+n-sbgprn')
     """
-    return "mogp" if grouped or num_rows <= _FEW_ROWS else "n-sbgprn"
+    if num_rows <= _FEW_ROWS:
+        return "mogp"
+    return mixture(name for name in _IN_GROUPS if suits(name, num_outputs)) if grouped else "n-sbgprn"
 
 
 def with_defaults(options: Mapping[str, Any], model: str, preset: str | None, num_outputs: int) -> dict[str, Any]:
