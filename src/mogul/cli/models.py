@@ -72,8 +72,8 @@ def fit(
         str | None,
         typer.Option(
             help="Name of a model: see mogul models; several with + between them for their mixture; auto for the best "
-            "of mogp, gprn, sbgprn and n-sbgprn on rows held out. Else mogp up to 2,500 rows, n-sbgprn beyond, and there "
-            "with --groups mogp+gprn+n-sbgprn. P outputs have max(min(P, 4), P/2 rounded up) latent GPs.",
+            "of mogp, gprn, sbgprn and n-sbgprn on rows held out. Else mogp up to 2,500 rows, n-sbgprn beyond, and "
+            "there with --groups mogp+gprn+n-sbgprn. P outputs have max(min(P, 4), P/2 rounded up) latent GPs.",
             autocompletion=complete_model,
         ),
     ] = None,
