@@ -71,3 +71,25 @@ def test_a_model_that_fails_is_named_with_the_reason(run, monkeypatch: pytest.Mo
     assert outcome.code == 0
     assert "mogp failed: Training must stay finite" in outcome.out
     assert "mogp failed: Training must stay finite" in Path("page.html").read_text(encoding="utf-8")
+
+
+def test_whole_groups_may_be_held_out(run):
+    table = pd.read_csv("t.csv").assign(run=np.repeat(list("abcdef"), 5))
+    table.to_csv("t.csv", index=False)
+    content = json.loads(run("--groups", "run", "--json").out)
+    assert (content["groups"], content["num_folds"]) == ("run", 2)
+    assert {each["label"] for each in content["entries"]} == {"mogp", "least squares", "mean"}
+    outcome = run("--groups", "run", "--html", "page.html", "--objective", "balanced")
+    assert "held-out groups, by run" in " ".join(outcome.out.split())
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert "2 folds of whole groups, by run, at random" in page
+    assert "standard error over groups" in page
+    assert "objective balanced" in page
+    assert_refused(run("--groups", "run", "--folds", "7"), "at most the number of groups, 6; got 7", "Try 5")
+    assert_refused(run("--groups", "rnu"), "--groups must name columns", "Did you mean 'run'?")
+    assert_refused(run("--objective", "largest"), "objective must be one of elbo, balanced, predictive")
+
+
+def test_a_mixture_and_a_choice_may_compete(run):
+    content = json.loads(run("--models", "auto,mogp+gprn", "--json").out)
+    assert {each["label"] for each in content["entries"]} == {"auto", "mogp+gprn", "least squares", "mean"}

@@ -9,7 +9,18 @@ from mogul.data import Dataset
 from mogul.errors import ConfigError, DataError, NumericalError
 from mogul.experiments import comparison
 from mogul.experiments.baselines import LeastSquares
-from mogul.experiments.comparison import LEAST_SQUARES, MEAN, Entry, Leaderboard, Training, compare, folds, holdout
+from mogul.experiments.comparison import (
+    LEAST_SQUARES,
+    MEAN,
+    Entry,
+    Leaderboard,
+    Training,
+    _standard_error,
+    compare,
+    folds,
+    group_folds,
+    holdout,
+)
 
 QUICK = Training(epochs=2)
 
@@ -132,3 +143,28 @@ def test_a_budget_of_epochs_is_kept():
     assert fitted.blueprint.config is not None
     assert fitted.blueprint.config.seed == 5
     assert not hasattr(fitted.model.mean, "weights"), "the paper has no plane"
+
+
+def test_groups_are_held_out_whole_and_once() -> None:
+    groups = np.random.default_rng(0).integers(0, 7, 60)
+    splits = group_folds(groups, 3, seed=1)
+    assert sorted(np.concatenate([held_out for _, held_out in splits])) == list(range(60))
+    for kept, held_out in splits:
+        assert not set(groups[kept]) & set(groups[held_out])
+        assert len(kept) + len(held_out) == 60
+    with pytest.raises(ConfigError, match="at most the number of groups, 7; got 8"):
+        group_folds(groups, 8, seed=1)
+
+
+def test_errors_of_rows_in_groups_are_those_of_a_simulation() -> None:
+    """20 groups of 10 rows that share most of what they are off by: the spread of means over draws of all of it."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(20), 10)
+    draws = rng.normal(size=(2000, 20))[:, groups] + 0.3 * rng.normal(size=(2000, 200))
+    told = np.mean([_standard_error(each, groups) for each in draws])
+    assert told == pytest.approx(draws.mean(1).std(), rel=0.05)
+    alone = np.mean([_standard_error(each, np.arange(200)) for each in draws])
+    assert alone < 0.4 * told
+    each = draws[0]
+    assert _standard_error(each, np.arange(200)) == pytest.approx(each.std(ddof=1) / 200**0.5)
+    assert _standard_error(each, np.zeros(200, dtype=np.int64)) == np.inf

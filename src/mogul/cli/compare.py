@@ -12,6 +12,7 @@ from mogul.cli.options import (
     Force,
     Inputs,
     Json,
+    Objective,
     Seed,
     Targets,
     complete_models,
@@ -40,6 +41,11 @@ def compare(
         ),
     ] = "mogp,n-sbgprn",
     folds: Annotated[int, typer.Option(help="Parts of the rows, each held out once.")] = 5,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Column of labels, such as runs or days: whole groups are held out together."),
+    ] = None,
+    objective: Objective = "elbo",
     epochs: Epochs = None,
     seed: Seed = 0,
     html: Annotated[Path | None, typer.Option(help="Also write a report, one HTML file, here.")] = None,
@@ -48,9 +54,11 @@ def compare(
 ) -> None:
     """Compare models with least squares and the mean on held-out rows: log likelihood, errors, coverage, time.
 
-    Rows go into folds at random. It says plainly when least squares is as good as the best.
+    Rows go into folds at random, or whole groups do. It says plainly when least squares is as good as the best.
 
     Example: mogul compare jura.csv --targets Cd,Cu,Pb --models mogp,n-sbgprn --folds 5 --html jura.html
+
+    Example: mogul compare arm.csv --targets force,torque --groups run --models mogp,mogp+gprn --folds 3
     """
     wanted = listed(targets, "--targets")
     given = None if inputs is None else listed(inputs, "--inputs")
@@ -62,6 +70,7 @@ def compare(
         require_new_file(html, force, "comparison.html", data)
     from mogul.commands.compare import compare_file
     from mogul.experiments.comparison import Training, Trial
+    from mogul.objective import require_objective
     from mogul.report.comparison import comparison_table, write_page
 
     def say(split: int, trial: Trial) -> None:
@@ -71,7 +80,8 @@ def compare(
                 file=sys.stderr,
             )
 
-    result = compare_file(data, wanted, given, chosen, folds, Training(epochs, seed), say)
+    training = Training(epochs, seed, objective=require_objective(objective))
+    result = compare_file(data, wanted, given, chosen, folds, training, say, groups)
     if html is not None:
         write_page(result, html)
     failed = [f"{label} failed: {reason}" for label, reason in result.leaderboard.failures.items()]

@@ -15,6 +15,7 @@ from mogul.cli.options import (
     ModelFile,
     ModelInputs,
     ModelTargets,
+    Objective,
     Seed,
     Targets,
     complete_model,
@@ -85,13 +86,7 @@ def fit(
             "held out."
         ),
     ] = None,
-    objective: Annotated[
-        str,
-        typer.Option(
-            help="What training maximises: elbo, balanced for smaller errors where noise depends on the inputs, or "
-            "predictive for the density of predictions."
-        ),
-    ] = "elbo",
+    objective: Objective = "elbo",
     groups: Annotated[
         str | None,
         typer.Option(

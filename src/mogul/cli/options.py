@@ -42,6 +42,13 @@ ModelInputs = Annotated[
 ModelTargets = Annotated[
     str | None, typer.Option("--targets", help="Columns of the truth, in the model's order; else by its own names.")
 ]
+Objective = Annotated[
+    str,
+    typer.Option(
+        help="What training maximises: elbo, balanced for smaller errors where noise depends on the inputs, or "
+        "predictive for the density of predictions."
+    ),
+]
 Epochs = Annotated[int | None, typer.Option(help="Most passes over the data; else by the number of rows.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace output files that exist; else they are refused.")]

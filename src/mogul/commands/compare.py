@@ -1,13 +1,15 @@
 """`mogul compare`: models beside least squares and the mean, by cross-validation on a table."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mogul.commands.columns import training_data
+from mogul.commands.columns import group_labels, training_data
 from mogul.data.formats import read_table
-from mogul.experiments.comparison import Leaderboard, Training, Trial, compare, folds
+from mogul.experiments.comparison import Leaderboard, Training, Trial, compare, folds, group_folds
+from mogul.objective import ObjectiveName
+from mogul.training.held_out import group_numbers
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,8 @@ class Comparison:
     output_names: list[str]
     missing_share: float
     num_folds: int
+    groups: str | None
+    objective: ObjectiveName
     epochs: int | None
     seed: int
     leaderboard: Leaderboard
@@ -38,10 +42,18 @@ def compare_file(
     num_folds: int,
     training: Training,
     on_trial: Callable[[int, Trial], None] = lambda split, trial: None,
+    groups: str | None = None,
 ) -> Comparison:
-    """Cross-validate models on the columns of a file: every row is held out once."""
-    data = training_data(read_table(path), targets, inputs, latent=False)
-    splits = folds(data.num_rows, num_folds, training.seed)
+    """Cross-validate models on the columns of a file: every row is held out once, by itself or with its group."""
+    table = read_table(path)
+    labels = None if groups is None else group_labels(table, groups, [*targets, *(inputs or [])])
+    data = training_data(table, targets, inputs, latent=False, groups=groups)
+    if labels is None:
+        splits = folds(data.num_rows, num_folds, training.seed)
+    else:
+        numbers = group_numbers(labels, data.num_rows)
+        training = replace(training, groups=numbers)
+        splits = group_folds(numbers, num_folds, training.seed)
     return Comparison(
         source=str(path),
         num_rows=data.num_rows,
@@ -49,6 +61,8 @@ def compare_file(
         output_names=data.output_names,
         missing_share=data.num_missing / data.y.size,
         num_folds=num_folds,
+        groups=groups,
+        objective=training.objective,
         epochs=training.epochs,
         seed=training.seed,
         leaderboard=compare(data, models, splits, training, on_trial),

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from mogul.arrays import Array, IntArray
 from mogul.data import Dataset, Scaling
@@ -156,6 +156,22 @@ def folds(num_rows: int, num_folds: int, seed: int) -> list[Split]:
     return [(np.sort(np.concatenate([*parts[:k], *parts[k + 1 :]])), np.sort(parts[k])) for k in range(num_folds)]
 
 
+def group_folds(groups: Int[IntArray, "N"], num_folds: int, seed: int) -> list[Split]:
+    """The same with whole groups: rows of one are held out together.
+
+    >>> [test.tolist() for _, test in group_folds(np.array([0, 1, 1, 2]), 3, seed=0)]
+    [[3], [0], [1, 2]]
+    """
+    known = np.unique(groups)
+    if not 2 <= num_folds <= len(known):
+        remedy = f"Try {min(5, len(known))}." if len(known) > 1 else "Leave groups out to hold out rows."
+        raise ConfigError(
+            f"folds must be at least 2 and at most the number of groups, {len(known)}; got {num_folds}. {remedy}"
+        )
+    parts = [known[held_out] for _, held_out in folds(len(known), num_folds, seed)]
+    return [(np.flatnonzero(~np.isin(groups, part)), np.flatnonzero(np.isin(groups, part))) for part in parts]
+
+
 def holdout(num_rows: int, seed: int) -> list[Split]:
     """One split, with a fifth of the rows held out."""
     return folds(num_rows, 5, seed)[:1]
@@ -214,7 +230,9 @@ def compare(
                 continue
             trials[label].append(trial)
             on_trial(number, trial)
-    return Leaderboard(_entries([each for label, each in trials.items() if label not in failures]), failures)
+    scored = np.concatenate([held_out for _, held_out in splits])
+    together = scored if training.groups is None else training.groups[scored]
+    return Leaderboard(_entries([each for label, each in trials.items() if label not in failures], together), failures)
 
 
 def _trial(label: str, train: Dataset, test: Dataset, training: Training) -> Trial:
@@ -242,8 +260,11 @@ def _mean_prediction(train: Dataset, num_rows: int) -> Prediction:
     return normal_prediction(mean, np.maximum(np.nanvar(train.y, axis=0), np.finfo(np.float64).eps))
 
 
-def _entries(trials: list[list[Trial]]) -> list[Entry]:
-    """Best first; differences are taken row by row, which cancels what is hard about a row for all."""
+def _entries(trials: list[list[Trial]], together: Int[IntArray, "N"]) -> list[Entry]:
+    """Best first; differences are taken row by row, which cancels what is hard about a row for all.
+
+    Errors are those of rows drawn together as these labels say: each by itself, or in groups.
+    """
     rows = [np.concatenate([trial.result.log_density for trial in each]) for each in trials]
     best = max(rows, key=np.nanmean)
     entries = []
@@ -253,9 +274,9 @@ def _entries(trials: list[list[Trial]]) -> list[Entry]:
             Entry(
                 label=each[0].label,
                 ll=float(np.nanmean(densities)),
-                ll_error=_standard_error(densities),
+                ll_error=_standard_error(densities, together),
                 behind=float(np.nanmean(best - densities)),
-                behind_error=_standard_error(best - densities),
+                behind_error=_standard_error(best - densities, together),
                 mrmse=fmean(score.mrmse for score in scores),
                 crps=fmean(score.crps for score in scores),
                 coverage=_mean_coverage(scores),
@@ -269,10 +290,23 @@ def _mean_coverage(scores: Sequence[Scores]) -> dict[float, float]:
     return {level: fmean(score.coverage[level] for score in scores) for level in scores[0].coverage}
 
 
-def _standard_error(values: Array) -> float:
-    """Of the mean over the rows that are there."""
-    known = values[~np.isnan(values)]
-    return float(known.std(ddof=1) / math.sqrt(len(known))) if len(known) > 1 else math.inf
+def _standard_error(values: Float[Array, "N"], together: Int[IntArray, "N"]) -> float:
+    """Of the mean over the rows that are there, where rows of a group tell of each other.
+
+    √(G / (G − 1) · Σ_g (Σ_{n ∈ g} (v_n − v̄))²) / N for G groups of N rows: for groups of one row each, sd / √N.
+
+    >>> rows = np.array([1.0, 2.0, 3.0, 4.0])
+    >>> [round(_standard_error(rows, groups), 3) for groups in (np.arange(4), np.array([0, 0, 1, 1]))]
+    [0.645, 1.0]
+    """
+    is_known = ~np.isnan(values)
+    _, group = np.unique(together[is_known], return_inverse=True)
+    num_groups = len(np.bincount(group))
+    if num_groups < 2:
+        return math.inf
+    known = values[is_known]
+    sums = np.bincount(group, known - known.mean())
+    return float(np.sqrt(num_groups / (num_groups - 1) * np.square(sums).sum()) / len(known))
 
 
 def _gap(entry: Entry) -> str:

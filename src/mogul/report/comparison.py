@@ -14,16 +14,14 @@ from mogul.files import write_whole
 from mogul.heads.noise import NOISE_FLOOR
 from mogul.metrics import LEVELS
 
-UNITS = (
-    "In units of each output's standard deviation in training; ± is one standard error over rows. "
-    f"Models have GP noise of at least {NOISE_FLOOR:g} such units, least squares and the mean a constant one."
-)
 _TERMINAL_LEVELS = (0.8, 0.95)  # all of them would not fit into a line
 
 
 def comparison_table(comparison: Comparison) -> Table:
     """The leaderboard, best first."""
-    table = Table(title=title(comparison), caption=f"{UNITS} Percentages: how much of the truth is in such a band.")
+    table = Table(
+        title=title(comparison), caption=f"{units(comparison)} Percentages: how much of the truth is in such a band."
+    )
     table.add_column("model", no_wrap=True)
     for heading in _headings(_TERMINAL_LEVELS):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -51,14 +49,30 @@ def page(comparison: Comparison) -> str:
         headings=_headings(LEVELS),
         rows=[(entry.label, _cells(entry, LEVELS)) for entry in entries],
         bars=_bars(entries),
-        units=UNITS,
+        units=units(comparison),
+        splits=_splits(comparison),
         version=version("mogul"),
     )
 
 
+def units(comparison: Comparison) -> str:
+    """What the numbers mean."""
+    over = "rows" if comparison.groups is None else "groups"
+    return (
+        f"In units of each output's standard deviation in training; ± is one standard error over {over}. Models have "
+        f"GP noise of at least {NOISE_FLOOR:g} such units, least squares and the mean a constant one."
+    )
+
+
+def _splits(comparison: Comparison) -> str:
+    whole = "rows" if comparison.groups is None else f"whole groups, by {comparison.groups},"
+    return f"{comparison.num_folds} folds of {whole} at random, seed {comparison.seed}; every row is held out once"
+
+
 def title(comparison: Comparison) -> str:
     """What was compared on what."""
-    return f"{comparison.source}: {comparison.num_rows:,} rows, {comparison.num_folds} folds, held-out rows"
+    held_out = "rows" if comparison.groups is None else f"groups, by {comparison.groups}"
+    return f"{comparison.source}: {comparison.num_rows:,} rows, {comparison.num_folds} folds, held-out {held_out}"
 
 
 def _headings(levels: Sequence[float]) -> list[str]:
