@@ -167,4 +167,5 @@ def test_errors_of_rows_in_groups_are_those_of_a_simulation() -> None:
     assert alone < 0.4 * told
     each = draws[0]
     assert _standard_error(each, np.arange(200)) == pytest.approx(each.std(ddof=1) / 200**0.5)
-    assert _standard_error(each, np.zeros(200, dtype=np.int64)) == np.inf
+    assert _standard_error(each, np.zeros(200, dtype=np.int64)) == _standard_error(each, np.arange(200))
+    assert _standard_error(each[:1], groups[:1]) == np.inf

@@ -293,20 +293,20 @@ def _mean_coverage(scores: Sequence[Scores]) -> dict[float, float]:
 def _standard_error(values: Float[Array, "N"], together: Int[IntArray, "N"]) -> float:
     """Of the mean over the rows that are there, where rows of a group tell of each other.
 
-    √(G / (G − 1) · Σ_g (Σ_{n ∈ g} (v_n − v̄))²) / N for G groups of N rows: for groups of one row each, sd / √N.
+    √(G / (G − 1) · Σ_g (Σ_{n ∈ g} (v_n − v̄))²) / N for G groups of N rows: for groups of one row each, sd / √N. A
+    single group cannot say how much groups differ, and its rows count one by one.
 
     >>> rows = np.array([1.0, 2.0, 3.0, 4.0])
     >>> [round(_standard_error(rows, groups), 3) for groups in (np.arange(4), np.array([0, 0, 1, 1]))]
     [0.645, 1.0]
     """
     is_known = ~np.isnan(values)
-    _, group = np.unique(together[is_known], return_inverse=True)
-    num_groups = len(np.bincount(group))
-    if num_groups < 2:
-        return math.inf
     known = values[is_known]
-    sums = np.bincount(group, known - known.mean())
-    return float(np.sqrt(num_groups / (num_groups - 1) * np.square(sums).sum()) / len(known))
+    if len(known) < 2:
+        return math.inf
+    _, group = np.unique(together[is_known], return_inverse=True)
+    sums = np.bincount(group, known - known.mean()) if group.any() else known - known.mean()
+    return float(np.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()) / len(known))
 
 
 def _gap(entry: Entry) -> str:
