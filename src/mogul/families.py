@@ -111,8 +111,10 @@ def members(model: object) -> tuple[str, ...]:
     (('mogp', 'n-sbgprn'), ('mogp',))
     """
     each = tuple(model.split(_AND)) if isinstance(model, str) and _AND in model else (model,)
-    parsed = [Name.parse(name) for name in each]
-    if len(each) > 1 and any(name.latent for name in parsed):
+    for name in each:
+        if name not in names():
+            raise unknown_name("model", name, [*names(), AUTO])
+    if len(each) > 1 and any(Name.parse(name).latent for name in each):
         raise ConfigError(f"A mixture needs inputs that its models share; got {model}. Leave out -lvm, or mix nothing.")
     if len(set(each)) < len(each):
         raise ConfigError(
@@ -128,6 +130,12 @@ def mixture(models: Iterable[str]) -> str:
     'mogp+n-sbgprn'
     """
     return _AND.join(models)
+
+
+def require_model(model: object) -> None:
+    """Check that there is a model or a mixture of this name, or that held-out rows are to choose one."""
+    if model != AUTO:
+        members(model)
 
 
 def suits(model: str, num_outputs: int) -> bool:

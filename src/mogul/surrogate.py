@@ -67,8 +67,8 @@ class Surrogate(BotorchModel):
             raise ConfigError("A surrogate must have observed inputs; those of this model are latent. Fit one with X.")
         if isinstance(fitted, FittedMixture):
             raise ConfigError(
-                f"A surrogate must be of one model; this is a mixture of {len(fitted.members)} starts. "
-                "Fit with num_kept=1."
+                f"A surrogate must be of one model; this is a mixture of {len(fitted.members)}: {fitted.model_name}. "
+                "Name one model, and leave num_kept out."
             )
         inputs, outputs = fitted.scaling.inputs, fitted.scaling.outputs
         units = {

@@ -91,5 +91,12 @@ def test_whole_groups_may_be_held_out(run):
 
 
 def test_a_mixture_and_a_choice_may_compete(run):
-    content = json.loads(run("--models", "auto,mogp+gprn", "--json").out)
-    assert {each["label"] for each in content["entries"]} == {"auto", "mogp+gprn", "least squares", "mean"}
+    outcome = run("--models", "auto,mogp+gprn", "--json", "--html", "page.html")
+    entries = {each["label"]: each for each in json.loads(outcome.out)["entries"]}
+    assert entries.keys() == {"auto", "mogp+gprn", "least squares", "mean"}
+    assert sum(entries["auto"]["chosen"].values()) == 2
+    words = next(iter(entries["auto"]["chosen"]))
+    assert re.fullmatch(r"(mogp|gprn|sbgprn|n-sbgprn) with gp noise", words)
+    assert f"auto ({words}) LL" in outcome.err
+    assert re.search(rf"auto chose .*{words} in \d of 2 folds", Path("page.html").read_text(encoding="utf-8"))
+    assert entries["mogp+gprn"]["chosen"] == {}

@@ -12,6 +12,7 @@ import pytest
 
 import mogul
 from arm import QUICK, arm_folder, rows
+from mogul.training import Run
 from mogul.training.choice import MODELS, NOISES
 from terminal import assert_refused, command
 
@@ -37,13 +38,13 @@ def test_whole_groups_choose_the_noise(run, runs):
     assert summary["choice"]["num_held_out"] == summary["check"]["held_out_rows"] == 8
     assert [each["noise"] for each in summary["choice"]["candidates"]] == ["gp", "constant", "student-t"]
     chosen = summary["choice"]["chosen"]
-    assert summary["held_out_ll"] == max(each["ll"] for each in summary["choice"]["candidates"])
+    assert summary["courses"][0]["held_out_ll"] == max(each["ll"] for each in summary["choice"]["candidates"])
     assert f"{chosen['noise']} noise, by LL per row on 8 held out: gp " in run("show", "model.mogul").out
     shown = json.loads(run("show", "model.mogul", "--json").out)["choice"]["chosen"]
     assert shown == {name: chosen[name] for name in ("model", "noise", "ll")}
     assert asdict(mogul.load("model.mogul").choice.chosen) == chosen
     lines = run(*arguments, "--noise", "student-t", "--no-check", "--force").out
-    told = r" per row, in the best epoch\n {9}Then trained on all rows, for 1 epoch\n"
+    told = r" per row, in the best epoch\n {9}Then trained on all rows, for as long\n"
     assert re.search(rf"Held out LL .*{told}", lines)
     assert summary["retrained"]
     assert summary["num_trained"] == 40
@@ -52,9 +53,41 @@ def test_whole_groups_choose_the_noise(run, runs):
 def test_a_choice_by_groups_is_followed_by_a_training_on_all_rows(run, runs):
     arguments = ("fit", runs, "--targets", "force,torque", "--inputs", "angle", "--model", "mogp", "--groups", "run")
     shown = run(*arguments, "--noise", "auto", "--epochs", "2", "--calibrate", ".2", "--no-check").out
-    epochs = re.search(r"mogp: (\d) epochs", shown)[1]
-    last = f"Then trained on all rows but those to calibrate by, for {epochs} epoch"
+    last = "Then trained on all rows but those to calibrate by, for as long"
     assert re.search(rf"Chosen   .* on \d+ held out: gp .*\n {{9}}{last}", shown)
+
+
+def test_a_mixture_tells_of_each_of_its_models(run, runs):
+    arguments = ("fit", runs, "--targets", "force,torque", "--model", "mogp+gprn", "--groups", "run", "--epochs", "2")
+    shown = run(*arguments, "--check").out
+    assert "Model    a mixture of 2, " in shown
+    for model in ("mogp", "gprn"):
+        assert re.search(rf" {{9}}{model}: \d epochs, best of 5 starts, ELBO ", shown)
+    assert re.search(r"Held out LL mogp \S+, gprn \S+ per row, in the best epoch", shown)
+    assert re.search(r"Check .* LL .*mogp\+gprn -?\d", shown)
+    summary = json.loads(run(*arguments, "--no-check", "--json", "--force").out)
+    assert (summary["model"], summary["groups"]) == ("mogp+gprn", "run")
+    assert [course["model"] for course in summary["courses"]] == ["mogp", "gprn"]
+    alone = json.loads(run(*(each.replace("+gprn", "") for each in arguments), "--json", "--force").out)
+    assert summary["courses"][0] == alone["courses"][0]
+    assert "mogp+gprn, a mixture" in run(*arguments, "--no-check", "--force").out + run("show", "model.mogul").out
+    assert "--groups run --models mogp+gprn" in run(*arguments, "--no-check", "--force").out
+
+
+def test_a_fit_that_is_interrupted_says_what_is_in_its_file(run, runs, monkeypatch: pytest.MonkeyPatch):
+    step = Run.step
+
+    def interrupted(training: Run, *rest: object) -> object:
+        if "gps" in dict(training.model.head.mixing.named_children()):
+            raise KeyboardInterrupt
+        return step(training, *rest)
+
+    monkeypatch.setattr(Run, "step", interrupted)
+    outcome = run("fit", runs, "--targets", "force,torque", "--model", "mogp+gprn", "--inputs", "angle", *QUICK)
+    assert "gprn was interrupted. The mixture is of those before it" in outcome.err
+    assert "Model    mogp: " in outcome.out
+    assert "Check" not in outcome.out
+    assert "mogp, observed inputs" in run("show", "model.mogul").out
 
 
 def test_whole_groups_choose_the_model_and_then_its_noise(run, runs):
@@ -144,7 +177,7 @@ def test_the_elbo_is_shared_among_the_rows_trained_on(run, runs, extra, num_trai
     summary = json.loads(run(*arguments, "--json").out)
     last = json.loads(run("show", "model.mogul", "--json").out)["last_elbo"]
     assert (summary["num_rows"], summary["num_trained"]) == (40, num_trained)
-    assert summary["elbo_per_row"] == pytest.approx(last / num_trained)
+    assert summary["courses"][0]["elbo_per_row"] == pytest.approx(last / num_trained)
     lines = run(*arguments, "--force").out
     assert f"ELBO {last / num_trained:.2f} per row" in lines
     assert ("40, of which" in lines) == (num_trained < 40)

@@ -193,7 +193,7 @@ def test_an_evaluation_is_the_librarys(run, model):
     for part in ("LL per row", "torque", "in 95% band", f"{scores.ll:.2f}"):
         assert part in outcome.out
     assert content["noise_floor"] == pytest.approx(NOISE_FLOOR)
-    assert "Noise: sd at least 0.0001 of an output's scale." in " ".join(outcome.out.split())
+    assert "Noise: gp, sd at least 0.0001 of an output's scale." in " ".join(outcome.out.split())
 
 
 def test_an_output_without_a_known_value_has_no_score(run, model):

@@ -186,3 +186,10 @@ def test_groups_of_many_rows_are_asked_of_several_models(num_outputs: int, model
     fitted = estimator.fit(X, y, groups=np.repeat(np.arange(3), 900)).fitted_
     assert [member.blueprint.model for member in fitted.members] == models
     assert all(member.history.retrained for member in fitted.members)
+
+
+def test_a_noise_that_is_chosen_is_that_of_one_model() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2700, 1))
+    estimator = MultiOutputGPRegressor(epochs=1, num_inducing=3, noise="auto", options={"num_noise_inducing": 3})
+    assert estimator.fit(X, np.sin(X), groups=np.repeat(np.arange(3), 900)).fitted_.model_name == "mogp"

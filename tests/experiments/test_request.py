@@ -302,7 +302,7 @@ def test_what_is_trained_otherwise_is_not_mixed_in_a_table():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("mogp+n-mogp-leaky", "has the paper's choices for each; got N-MOGP .leaky.. Try n-mogp"),
+        ("mogp+n-mogp-leaky", "must have their options in common; got MOGP with {} and N-MOGP .leaky. with"),
         ("mogp+mogp", "The models of a mixture must differ"),
         ("mogp+linaer", "model must be one of"),
     ],

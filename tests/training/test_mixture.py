@@ -1,5 +1,6 @@
 """The best starts kept together: the true mixture of what each says, in every answer."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from scipy.special import logsumexp
 import mogul
 from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit
 from mogul.commands.show import show_file
-from mogul.errors import ConfigError, MogulWarning, NumericalError
+from mogul.errors import ConfigError, FitError, MogulWarning, NumericalError
 from mogul.joint import Correlated, Independent, Pooled, ScaleMixture
 from mogul.prediction import Prediction
 from mogul.report.model_card import card_lines
@@ -244,7 +245,7 @@ class TestRegressor:
         pytest.importorskip("botorch")
         from mogul.surrogate import Surrogate
 
-        with pytest.raises(ConfigError, match="must be of one model; this is a mixture of 3 starts"):
+        with pytest.raises(ConfigError, match="must be of one model; this is a mixture of 3: n-mogp"):
             Surrogate.of(mixture)
 
 
@@ -281,6 +282,8 @@ class TestModels:
         given = {"config": config, "held_out": np.arange(5), "retrain": True}
         mixture = models_mixed(**given)
         assert [member.history.num_rows for member in mixture.members] == [24, 24]
+        starts = models_mixed("mogp", **given | {"config": replace(config, num_starts=2, num_kept=2)})
+        assert [member.history.retrained for member in (*mixture.members, *starts.members)] == [True] * 4
         assert all(
             map(same_parameters, mixture.members, (models_mixed(model, **given) for model in ("mogp", "n-mogp")))
         )
@@ -317,9 +320,37 @@ class TestModels:
 
         with pytest.warns(MogulWarning) as caught:
             fitted = models_mixed(on_epoch=on_epoch)
-        assert "n-mogp was interrupted. The mixture is of the 1 before it" in str(caught[-1].message)
+        assert "n-mogp was interrupted. The mixture is of those before it" in str(caught[-1].message)
         assert fitted.history.interrupted
         assert same_parameters(fitted, models_mixed("mogp"))
+
+    def test_one_that_cannot_be_trained_is_passed_over(self, monkeypatch: Any) -> None:
+        step = Run.step
+
+        def fragile(run: Run, *rest: Any) -> Any:
+            if dict(run.model.head.features.named_parameters()):
+                raise NumericalError("It broke. Mend it.")
+            return step(run, *rest)
+
+        monkeypatch.setattr(Run, "step", fragile)
+        with pytest.warns(MogulWarning, match="n-mogp was passed over, and is not in the mixture"):
+            fitted = models_mixed()
+        assert fitted.model_name == "mogp"
+        with pytest.raises(FitError), pytest.warns(MogulWarning, match="n-mogp was passed over"):
+            models_mixed("n-mogp+n-sbgprn")
+
+    def test_a_model_that_lost_a_start_counts_less_and_says_so(self, monkeypatch: Any) -> None:
+        step = Run.step
+
+        def fragile(run: Run, *rest: Any) -> Any:
+            if run.start == 1 and dict(run.model.head.features.named_parameters()):
+                raise NumericalError("It broke. Mend it.")
+            return step(run, *rest)
+
+        monkeypatch.setattr(Run, "step", fragile)
+        with pytest.warns(MogulWarning) as caught:
+            models_mixed(config=TrainingConfig(epochs=2, batch_size=12, num_starts=2, num_kept=2))
+        assert "some were given up, and their model counts less" in str(caught[-1].message)
 
     def test_more_training_goes_on_with_each(self) -> None:
         more = train_more(models_mixed(), Dataset(X, Y), epochs=1)

@@ -71,14 +71,13 @@ def compare(
     from mogul.commands.compare import compare_file
     from mogul.experiments.comparison import Training, Trial
     from mogul.objective import require_objective
-    from mogul.report.comparison import comparison_table, write_page
+    from mogul.report.comparison import choices, comparison_table, write_page
 
     def say(split: int, trial: Trial) -> None:
         if trial.label in chosen:
-            print(
-                f"fold {split + 1} of {folds}: {trial.label} LL {trial.result.scores.ll:.2f} ({trial.seconds:.0f} s)",
-                file=sys.stderr,
-            )
+            label = trial.label if trial.chosen is None else f"{trial.label} ({trial.chosen})"
+            scores = f"LL {trial.result.scores.ll:.2f} ({trial.seconds:.0f} s)"
+            print(f"fold {split + 1} of {folds}: {label} {scores}", file=sys.stderr)
 
     training = Training(epochs, seed, objective=require_objective(objective))
     result = compare_file(data, wanted, given, chosen, folds, training, say, groups)
@@ -86,7 +85,8 @@ def compare(
         write_page(result, html)
     failed = [f"{label} failed: {reason}" for label, reason in result.leaderboard.failures.items()]
     written = [] if html is None else [f"Report: {html}"]
-    give(result.to_json(), [comparison_table(result), result.leaderboard.verdict, *failed, *written], json_)
+    lines = [result.leaderboard.verdict, *choices(result), *failed, *written]
+    give(result.to_json(), [comparison_table(result), *lines], json_)
 
 
 def _observed(models: list[str]) -> list[str]:

@@ -28,7 +28,7 @@ from mogul.cli.options import (
     require_seed,
     require_share,
 )
-from mogul.families import Name, is_latent, names
+from mogul.families import Name, names, require_model
 from mogul.name_lists import listed
 
 app = typer.Typer()
@@ -123,7 +123,7 @@ def fit(
     wanted = listed(targets, "--targets")
     given = None if inputs is None else listed(inputs, "--inputs")
     if model is not None:
-        is_latent(model)  # or an error, where there is none of this name
+        require_model(model)
     require_least("--epochs", epochs, 1)
     require_seed(seed)
     require_share("--calibrate", calibrate, ".2")

@@ -42,6 +42,7 @@ class Evaluation:
     scores: Scores
     outputs: list[OutputScores]
     inferred_inputs: bool
+    noise: str
     noise_floor: float
 
     def to_json(self) -> dict[str, Any]:
@@ -73,6 +74,7 @@ def evaluate_file(
         scores=scores,
         outputs=[_output_scores(*column) for column in columns],
         inferred_inputs=isinstance(fitted, FittedLatent),
+        noise=fitted.noise_name,
         noise_floor=fitted.noise_floor,
     )
 

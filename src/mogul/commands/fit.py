@@ -18,6 +18,7 @@ from mogul.objective import ObjectiveName
 from mogul.training.choice import Choice
 from mogul.training.fitted import Fitted
 from mogul.training.held_out import HELD_OUT_SHARE, group_numbers, rows_of_some_groups
+from mogul.training.mixture import FittedMixture
 from mogul.training.presets import default_model
 
 # With so few rows a second fit is a matter of a minute at most.
@@ -34,12 +35,27 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Course:
+    """How the training of a model went; of those of a mixture each has its own.
+
+    `elbo_per_row` is what training maximised, whichever objective that was; `held_out_ll` is the log likelihood of a
+    held-out row in the best epoch, where some were held out.
+    """
+
+    model: str
+    epochs: int
+    starts: int
+    elbo_per_row: float
+    held_out_ll: float | None
+
+
+@dataclass(frozen=True)
 class FitSummary:
     """What was fitted, how it went and where it is.
 
-    `num_calibrated` counts the groups that the model is calibrated by: its rows, where there are no groups.
-    `elbo_per_row` is what training maximised, whichever `objective` that was. `noise_floor` is the least standard
-    deviation that noise may have, as a share of an output's scale.
+    `num_calibrated` counts the groups that the model is calibrated by: its rows, where there are no groups. `groups` is
+    the column that says which rows belong together. `noise_floor` is the least standard deviation that noise may have,
+    as a share of an output's scale.
     """
 
     source: str
@@ -50,15 +66,13 @@ class FitSummary:
     num_calibrated: int
     input_names: list[str]
     output_names: list[str]
+    groups: str | None
     missing_share: float
-    epochs: int
-    starts: int
+    courses: list[Course]
     noise: str
     noise_floor: float
     objective: ObjectiveName
-    elbo_per_row: float
     seconds: float
-    held_out_ll: float | None
     retrained: bool
     choice: Choice | None
     check: Check | None
@@ -103,9 +117,9 @@ def fit_file(
     data = training_data(table, targets, inputs, latent, groups)
     if labels is not None:
         training = replace(training, groups=group_numbers(labels, data.num_rows))
-    model = model or default_model(
-        training.divided(data)[0].data.num_rows, data.num_outputs, grouped=groups is not None
-    )
+    num_rows = training.divided(data)[0].data.num_rows
+    noise = training.options.get("noise")
+    model = model or default_model(num_rows, data.num_outputs, grouped=groups is not None, noise=noise)
     splits = _splits_to_check(data, training, check) if not latent else []
     started = time.perf_counter()
     fitted = training.fit(data, model)
@@ -113,11 +127,10 @@ def fit_file(
     out.parent.mkdir(parents=True, exist_ok=True)
     fitted.save(out)
     checked = None
-    if splits:
+    if splits and not fitted.history.interrupted:
         say(f"Saved {out}. Fitting once more, beside least squares, on four fifths of the rows (--no-check does not).")
         checked = Check(len(splits[0][1]), compare(data, [model], splits, training))
-    kept = model if fitted.choice is None else fitted.choice.chosen.model
-    return _summary(path, out, kept, data, fitted, training.objective, seconds, checked)
+    return _summary(path, out, data, groups, fitted, training.objective, seconds, checked)
 
 
 def _refuse_held_out(model: str, groups: str | None, training: Training) -> None:
@@ -163,35 +176,44 @@ def _split(data: Dataset, training: Training) -> list[Split]:
 def _summary(
     path: Path,
     out: Path,
-    model: str,
     data: Dataset,
+    groups: str | None,
     fitted: Fitted,
     objective: ObjectiveName,
     seconds: float,
     check: Check | None,
 ) -> FitSummary:
-    num_trained = fitted.history.num_rows
-    assert num_trained is not None  # only files of old do not say
-    assert fitted.blueprint is not None  # fit made it
+    courses = [_course(each) for each in (fitted.members if isinstance(fitted, FittedMixture) else [fitted])]
+    assert fitted.history.num_rows is not None  # only files of old do not say
     return FitSummary(
         source=str(path),
         out=str(out),
-        model=model,
+        model=fitted.model_name,
         num_rows=data.num_rows,
-        num_trained=num_trained,
+        num_trained=fitted.history.num_rows,
         num_calibrated=0 if fitted.calibration is None else len(np.unique(fitted.calibration.groups)),
         input_names=data.input_names,
         output_names=data.output_names,
+        groups=groups,
         missing_share=data.num_missing / data.y.size,
-        epochs=len(fitted.history.elbo),
-        starts=len({record.start for record in fitted.history.records}),
-        noise=str(fitted.blueprint.options.get("noise", "constant")),
+        courses=courses,
+        noise=fitted.noise_name,
         noise_floor=fitted.noise_floor,
         objective=objective,
-        elbo_per_row=fitted.history.elbo[-1] / num_trained,
         seconds=seconds,
-        held_out_ll=fitted.history.held_out,
         retrained=fitted.history.retrained,
         choice=fitted.choice,
         check=check,
+    )
+
+
+def _course(fitted: Fitted) -> Course:
+    history = fitted.history
+    assert history.num_rows is not None
+    return Course(
+        model=fitted.model_name,
+        epochs=len(history.elbo),
+        starts=len({record.start for record in history.records}),
+        elbo_per_row=history.elbo[-1] / history.num_rows,
+        held_out_ll=history.held_out,
     )

@@ -35,10 +35,10 @@ class MultiOutputGPRegressor(PredictsOutputs):
     Arguments that are None are chosen by the preset, for the number of rows and outputs. Outputs may miss values (NaN).
 
     Args:
-        model: one of `mogul.models.names()` with observed inputs; None is mogp up to 2,500 rows, n-sbgprn
-            beyond, and mogp+gprn+n-sbgprn where groups are given: the mixture of what these three say, gprn up to 20
-            outputs. "auto" tries mogp, gprn, sbgprn and n-sbgprn and keeps the one under which held-out rows are
-            likeliest.
+        model: one of `mogul.models.names()` with observed inputs, or several, "mogp+n-sbgprn", for the mixture of what
+            they say. "auto" tries mogp, gprn, sbgprn and n-sbgprn and keeps the one under which held-out rows are
+            likeliest. None is mogp up to 2,500 rows; beyond, it is n-sbgprn, or with groups mogp+gprn+n-sbgprn. Where
+            it is for us to choose, there is no gprn of more than 20 outputs, and no mixture with noise="auto".
         preset: "default" or "paper"; None is the default.
         config: a whole `TrainingConfig` in place of a preset.
         epochs: passes over the data.
@@ -146,8 +146,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
             y: outputs, where NaN is a missing value.
             sample_weight: how often each row counts, in whole numbers.
             validation: rows whose likelihood says when to stop, and what "auto" chooses: a pair (X, Y) of one's own, or
-                a share to hold out, a fifth where `groups` or "auto" needs one, which is trained on once that is known;
-                else the ELBO is watched.
+                a share to hold out, a fifth where `groups` or "auto" needs one; else the ELBO is watched. What `groups`
+                or "auto" holds out is trained on in the end.
             groups: a label for each row. Whole groups are held out then, drawn at random: rows of a trajectory, a
                 patient or a day tell of each other, and what counts is often how a model does on new ones. They say
                 how long to train, and what "auto" chooses; then the model is trained again, on all groups.
@@ -183,7 +183,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
             rows, calibrating = rows.set_aside(aside, self._seed)
         data = rows.data
         grouped = numbers is not None
-        model = default_model(data.num_rows, data.num_outputs, grouped=grouped) if self.model is None else self.model
+        sizes = data.num_rows, data.num_outputs
+        model = self.model or default_model(*sizes, grouped=grouped, noise=options.get("noise"))
         options = with_defaults(options, model, self.preset, data.num_outputs)
         of_rows = None if grouped else share
 

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean
@@ -86,13 +87,15 @@ class Trial:
     label: str
     seconds: float
     result: RowScores
+    chosen: str | None = None  # what held-out rows chose, where they did
 
 
 @dataclass(frozen=True)
 class Entry:
     """A line of the leaderboard: means over splits, in standardised units.
 
-    `behind` is how far the log likelihood of a row is below the best one's, on the same rows.
+    `behind` is how far the log likelihood of a row is below the best one's, on the same rows. `chosen` says what "auto"
+    chose, and in how many splits.
     """
 
     label: str
@@ -104,6 +107,7 @@ class Entry:
     crps: float
     coverage: dict[float, float]
     seconds: float
+    chosen: dict[str, int] = field(default_factory=dict)
 
     @property
     def ties_with_best(self) -> bool:
@@ -236,7 +240,7 @@ def compare(
 
 
 def _trial(label: str, train: Dataset, test: Dataset, training: Training) -> Trial:
-    started = time.perf_counter()
+    started, chosen = time.perf_counter(), None
     parts: Iterator[Part]
     if label == MEAN:
         parts = iter([(_mean_prediction(train, test.num_rows), test.y)])
@@ -246,12 +250,13 @@ def _trial(label: str, train: Dataset, test: Dataset, training: Training) -> Tri
         fitted = training.fit(train, label)
         if fitted.history.interrupted:
             raise KeyboardInterrupt  # what was learnt by then is not to be compared
+        chosen = None if fitted.choice is None else fitted.choice.chosen.words
         parts = predicted_parts(fitted, test, FEW_OUTER * NUM_INNER, training.seed)
     seconds = time.perf_counter() - started
     result = row_scores(parts, Scaling.of(train).outputs)
     if math.isnan(result.scores.ll):
         raise NumericalError(f"Predictions must be numbers; some of {label}'s are not. Lower the learning rate.")
-    return Trial(label, seconds, result)
+    return Trial(label, seconds, result, chosen)
 
 
 def _mean_prediction(train: Dataset, num_rows: int) -> Prediction:
@@ -281,6 +286,7 @@ def _entries(trials: list[list[Trial]], together: Int[IntArray, "N"]) -> list[En
                 crps=fmean(score.crps for score in scores),
                 coverage=_mean_coverage(scores),
                 seconds=sum(trial.seconds for trial in each),
+                chosen=dict(Counter(trial.chosen for trial in each if trial.chosen is not None)),
             )
         )
     return sorted(entries, key=lambda entry: -entry.ll)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from mogul.errors import ConfigError, unknown_name
-from mogul.families import is_latent, members, mixture
+from mogul.families import is_latent, mixture, require_model
 from mogul.heads import NOISE_FLOOR
 from mogul.objective import ObjectiveName
 from mogul.plan import VARYING_NOISES, NoiseName
@@ -152,14 +152,16 @@ def mixed_line(lines: Sequence[Line]) -> Line:
     >>> mixed_line([line("mogp"), line("n-sbgprn")]).label
     'MOGP & N-SBGPRN'
     """
+    first = lines[0]
     for each in lines:
-        if each.options or each.same_layers:
+        if each.options != first.options or each.same_layers:
             raise ConfigError(
-                f"A mixture of models has the paper's choices for each; got {each.label}. Try {each.model} instead."
+                f"Models of a mixture must have their options in common; got {first.label} with {dict(first.options)} "
+                f"and {each.label} with {dict(each.options)}. Run them one by one."
             )
     model = mixture(each.model for each in lines)
-    members(model)  # or an error, where they have no inputs in common
-    return Line(model, AND.join(each.label for each in lines), model)
+    require_model(model)
+    return Line(model, AND.join(each.label for each in lines), model, first.options)
 
 
 def require_noises(names: Sequence[str]) -> tuple[NoiseName, ...]:

@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mogul.commands.evaluate import BAND, Evaluation
-from mogul.commands.fit import FitSummary
-from mogul.families import members
+from mogul.commands.fit import Course, FitSummary
 from mogul.name_lists import as_list
+from mogul.objective import ObjectiveName
 from mogul.report.choices import choice_line
 from mogul.report.names import counted
 from mogul.report.noise_floors import floor_words
@@ -25,10 +25,10 @@ def fit_lines(summary: FitSummary) -> list[str]:
         f"Rows     {summary.num_rows:,}{trained}",
         f"Inputs   {counted(summary.input_names) or 'latent'}",
         f"Outputs  {counted(summary.output_names)} ({missing})",
-        f"Model    {_of_the_first(summary.model)}: {summary.epochs} epochs, best of {summary.starts} starts, "
-        f"{objective_words(summary.objective)} {summary.elbo_per_row:.2f} per row, {summary.seconds:.0f} s",
+        *_model(summary),
+        f"Noise    {summary.noise}, {floor_words(summary.noise_floor)}",
+        *_held_out(summary),
     ]
-    lines += [f"Noise    {summary.noise}, {floor_words(summary.noise_floor)}", *_held_out(summary)]
     if summary.check is not None:
         board = summary.check.leaderboard
         rows = f"a fit to the other rows, on {summary.check.held_out_rows} held out"
@@ -38,29 +38,34 @@ def fit_lines(summary: FitSummary) -> list[str]:
     return [*lines, f"File     {summary.out}", *_next(summary)]
 
 
-def _of_the_first(model: str) -> str:
-    """A name; in a mixture, and that of the model whose training is told.
+def _model(summary: FitSummary) -> list[str]:
+    """A model in a line; a mixture, and a line for each of those in it."""
+    if len(summary.courses) == 1:
+        return [f"Model    {_course(summary.courses[0], summary.objective)}, {summary.seconds:.0f} s"]
+    whole = f"Model    a mixture of {len(summary.courses)}, {summary.seconds:.0f} s"
+    return [whole, *(f"         {_course(course, summary.objective)}" for course in summary.courses)]
 
-    >>> _of_the_first("mogp+gprn"), _of_the_first("mogp")
-    ('mogp+gprn, mixed; mogp', 'mogp')
-    """
-    first, *others = members(model)
-    return f"{model}, mixed; {first}" if others else model
+
+def _course(course: Course, objective: ObjectiveName) -> str:
+    starts = f"best of {course.starts} starts" if course.starts > 1 else "1 start"
+    reached = f"{objective_words(objective)} {course.elbo_per_row:.2f} per row"
+    return f"{course.model}: {course.epochs} epochs, {starts}, {reached}"
 
 
 def _held_out(summary: FitSummary) -> list[str]:
+    scores = {course.model: course.held_out_ll for course in summary.courses if course.held_out_ll is not None}
     if summary.choice is not None:
         told = f"Chosen   {choice_line(asdict(summary.choice))}"
-    elif summary.held_out_ll is not None:
+    elif scores:
         kept = "in the best epoch" if summary.retrained else "in the epoch that was kept"
-        told = f"Held out LL {summary.held_out_ll:.2f} per row, {kept}"
+        each = ", ".join(f"{model} {ll:.2f}" if len(scores) > 1 else f"{ll:.2f}" for model, ll in scores.items())
+        told = f"Held out LL {each} per row, {kept}"
     else:
         return []
     if not summary.retrained:
         return [told]
     rows = "all rows but those to calibrate by" if summary.num_calibrated else "all rows"
-    epochs = f"{summary.epochs} epoch{'' if summary.epochs == 1 else 's'}"
-    return [told, f"         Then trained on {rows}, for {epochs}"]
+    return [told, f"         Then trained on {rows}, for as long"]
 
 
 def _next(summary: FitSummary) -> list[str]:
@@ -72,7 +77,9 @@ def _next(summary: FitSummary) -> list[str]:
         targets = shlex.quote(as_list(summary.output_names))
         source = shlex.quote(summary.source)
         inputs = shlex.quote(as_list(summary.input_names))
-        lines.append(f"         mogul compare {source} --inputs {inputs} --targets {targets} --models {summary.model}")
+        groups = "" if summary.groups is None else f" --groups {shlex.quote(summary.groups)}"
+        columns = f"--inputs {inputs} --targets {targets}{groups}"
+        lines.append(f"         mogul compare {source} {columns} --models {summary.model}")
     return lines
 
 
@@ -82,7 +89,7 @@ def evaluation_tables(evaluation: Evaluation) -> list[Any]:
     together = Table(
         title=f"{evaluation.model} on {evaluation.num_rows:,} rows of {evaluation.source}",
         caption="In units of each output's standard deviation in training: MRMSE 1 is what its mean scores. "
-        f"Noise: {floor_words(evaluation.noise_floor)}.",
+        f"Noise: {evaluation.noise}, {floor_words(evaluation.noise_floor)}.",
     )
     levels = [f"in {level:.0%} band" for level in scores.coverage]
     for heading in ("LL per row", "MRMSE", "CRPS", *levels):

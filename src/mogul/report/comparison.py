@@ -51,6 +51,7 @@ def page(comparison: Comparison) -> str:
         bars=_bars(entries),
         units=units(comparison),
         splits=_splits(comparison),
+        choices=choices(comparison),
         version=version("mogul"),
     )
 
@@ -62,6 +63,16 @@ def units(comparison: Comparison) -> str:
         f"In units of each output's standard deviation in training; ± is one standard error over {over}. Models have "
         f"GP noise of at least {NOISE_FLOOR:g} such units, least squares and the mean a constant one."
     )
+
+
+def choices(comparison: Comparison) -> list[str]:
+    """What held-out rows chose, a line for each that left it to them."""
+    lines = []
+    for entry in comparison.leaderboard.entries:
+        counts = [f"{words} in {count} of {comparison.num_folds} folds" for words, count in entry.chosen.items()]
+        if counts:
+            lines.append(f"{entry.label} chose {', '.join(counts)}.")
+    return lines
 
 
 def _splits(comparison: Comparison) -> str:

@@ -27,7 +27,8 @@ def card_lines(card: ModelCard) -> list[tuple[str, str]]:
     options = ", ".join(f"{name} = {value}" for name, value in card.options.items())
     first, *others = members(card.model)
     mixed = ", a mixture" if others else ""
-    kept = "best" if card.kept == 1 or others else f"mixture of the best {card.kept}"
+    per_model = card.kept // (1 + len(others))
+    kept = "best" if per_model == 1 else f"mixture of the best {per_model}"
     of_first = f"{first}: " if others else ""
     return [
         ("model", f"{card.model}{mixed}, {card.kind} inputs, {card.precision}"),

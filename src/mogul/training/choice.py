@@ -40,6 +40,11 @@ class Candidate:
         """What tells it from the others."""
         return self.model, self.noise
 
+    @property
+    def words(self) -> str:
+        """The same for people to read."""
+        return f"{self.model} with {self.noise} noise"
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -78,7 +83,8 @@ def best_candidate(
     if trials.best is None or trials.chosen is None:
         assert trials.error is not None
         raise trials.error
-    return replace(trials.best, choice=Choice(trials.chosen, tuple(trials.tried), num_held_out))
+    history = replace(trials.best.history, interrupted=trials.interrupted)
+    return replace(trials.best, history=history, choice=Choice(trials.chosen, tuple(trials.tried), num_held_out))
 
 
 @dataclass
@@ -102,13 +108,13 @@ class _Trials:
                 raise
             self.interrupted = True
             _warn(
-                f"All candidates should be tried; {model} with {noise} noise was interrupted before its first epoch "
-                "ended. The best of those before it is kept."
+                f"All candidates should be tried; {Candidate(model, noise).words} was interrupted before its first "
+                "epoch ended. The best of those before it is kept."
             )
         except FitError as error:
             self.tried.append(Candidate(model, noise, failure=str(error)))
             self.error = error
-            _warn(f"{model} with {noise} noise was passed over. {error}")
+            _warn(f"{Candidate(model, noise).words} was passed over. {error}")
         else:
             self._compare(fitted, model, noise)
 

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from mogul import models
 from mogul.arrays import IntArray
-from mogul.data import Dataset
+from mogul.data import Batch, Dataset
 from mogul.errors import ConfigError, MogulWarning
 from mogul.families import AUTO, is_latent
 from mogul.model import Model
@@ -49,10 +49,10 @@ def fit(
 
     Args:
         data: training data in their own units.
-        model: one of `mogul.models.names()`; those that end in `-lvm` ignore any inputs of the data. "auto" trains each
-            of `mogul.training.choice.MODELS` (gprn up to 20 outputs) and keeps the one under which held-out rows are
-            likeliest, a fifth of all rows by default: see `Fitted.choice`. Several names, "mogp+n-sbgprn", make a
-            mixture: each is trained, and predictions are the mixture of theirs.
+        model: one of `mogul.models.names()`; those that end in `-lvm` ignore any inputs of the data. Several names,
+            "mogp+n-sbgprn", make a mixture: each is trained, and predictions are the mixture of theirs. "auto" trains
+            each of `mogul.training.choice.MODELS` (gprn up to 20 outputs) and keeps the one under which held-out rows
+            are likeliest, a fifth of all rows by default: see `Fitted.choice`, and `retrain`.
         config: how to train, or a function that says so for each model by name; the mean is not part of it, so a config
             of the paper's wants mean="paper" beside it.
         preset: a named way to train instead: "default", or "paper" for the paper's protocol.
@@ -102,19 +102,21 @@ def fit(
         how = _watching(how, field, data.num_rows, given=held_out is not None)
         return Task.of(data, name, how, mean or _default_mean(name, preset), num_inputs, held_out)
 
-    tasks = {name: task_of(name) for name in field.models}
-    first = tasks[field.models[0]]
+    first = task_of(field.models[0])
     _warn_of_balance(first.config, options)
     first.advise(options)
+    for name in field.models[1:]:  # what is wrong with the last should not be found out when the others are trained
+        other = task_of(name)
+        other.require_buildable(_useful(other, options, field.noises[0]))
     folder = None if checkpoint is None else Path(checkpoint)
-    return _Fits(tasks, field, options, on_epoch, folder, checkpoint_seconds, retrain).whole()
+    return _Fits(task_of, field, options, on_epoch, folder, checkpoint_seconds, retrain).whole(first.watched)
 
 
 @dataclass(frozen=True)
 class _Fits:
-    """The trainings that a call asks for."""
+    """The trainings that a call asks for; each has its copy of the data for as long as it lasts."""
 
-    tasks: Mapping[str, Task]
+    task: Callable[[str], Task]
     field: Field
     options: Mapping[str, Any]
     on_epoch: Callable[[EpochRecord, Model], None] | None
@@ -122,30 +124,39 @@ class _Fits:
     checkpoint_seconds: float
     retrain: bool
 
-    def whole(self) -> Fitted:
-        """The model, the best of the candidates, or the mixture."""
+    def whole(self, watched: Batch | None) -> Fitted:
+        """The model, the best of the candidates by the rows watched, or the mixture."""
         name, noise = self.field.models[0], self.field.noises[0]
         if self.field.mixing:
             return mixture_of(self.field.models, lambda member: self._alone(member, noise, member))
-        watched = self.tasks[name].watched
         if not self.field.choosing or watched is None:
             return self._alone(name, noise)
         best = best_candidate(self._candidate, len(watched), self.field.models, self.field.noises)
         assert best.choice is not None
-        return self._on_all_rows(best, *best.choice.chosen.pair)
+        pair = best.choice.chosen.pair
+        return self._on_all_rows(best, *pair, *pair)
 
     def _alone(self, name: str, noise: NoiseName, *place: str) -> Fitted:
-        return self._on_all_rows(self._trained(self.tasks[name], noise, *place), name, noise, *place)
+        return self._on_all_rows(self._trained(self.task(name), noise, *place), name, noise, *place)
 
     def _candidate(self, name: str, noise: NoiseName) -> Fitted:
-        return self._trained(self.tasks[name], noise, name, noise)
+        return self._trained(self.task(name), noise, name, noise)
 
     def _on_all_rows(self, fitted: Fitted, name: str, noise: NoiseName, *place: str) -> Fitted:
         """What all rows make of it, where those that were watched are to be trained on in the end."""
         if not self.retrain or not fitted.history.kept_rates or fitted.history.interrupted:
             return fitted
-        whole = self.tasks[name].on_all_rows(fitted.history.kept_rates)
-        return fitted.superseded_by(self._trained(whole, noise, *place, "retrained"))
+        whole = self.task(name).on_all_rows(fitted.history.kept_rates)
+        try:
+            return fitted.superseded_by(self._trained(whole, noise, *place, "retrained"))
+        except KeyboardInterrupt:
+            warnings.warn(
+                "All rows should be trained on in the end; that was interrupted before its first epoch ended. "
+                "The model is what it was without those held out.",
+                MogulWarning,
+                stacklevel=6,
+            )
+            return replace(fitted, history=replace(fitted.history, interrupted=True))
 
     def _trained(self, task: Task, noise: NoiseName, *place: str) -> Fitted:
         folder = None if self.folder is None else self.folder.joinpath(*place)
@@ -155,7 +166,8 @@ class _Fits:
 def _useful(task: Task, options: Mapping[str, Any], noise: NoiseName) -> dict[str, Any]:
     """Those options that the task's model has a use for with this noise, and sites where they are learnt."""
     unused = models.unused_options(task.model, noise)
-    useful = {name: value for name, value in options.items() if name not in unused} | {"noise": noise}
+    useful = {name: value for name, value in options.items() if name not in unused}
+    useful |= {"noise": noise} if "noise" in options else {}
     return useful | _sites(models.Name.parse(task.model), task.config, useful)
 
 

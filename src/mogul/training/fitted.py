@@ -173,6 +173,16 @@ class Fitted:
         return torch.as_tensor(np.ascontiguousarray(self.scaling.inputs.apply(matrix)), dtype=self._dtype)
 
     @property
+    def model_name(self) -> str:
+        """What `fit` calls it."""
+        return "a model put together by hand" if self.blueprint is None else self.blueprint.model
+
+    @property
+    def noise_name(self) -> str:
+        """What `fit` calls its noise."""
+        return "constant" if self.blueprint is None else str(self.blueprint.options.get("noise", "constant"))
+
+    @property
     def noise_floor(self) -> float:
         """The least standard deviation that noise may have, as a share of an output's scale; 0 where there is none."""
         return float((self.model.head.noise.floor_var.sqrt() * self.model.mean.scale).min())

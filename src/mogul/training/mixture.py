@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float
 
 from mogul.arrays import Array
-from mogul.errors import MogulWarning
+from mogul.errors import FitError, MogulWarning
+from mogul.families import mixture
 from mogul.pooled_predictor import PooledPredictor
 from mogul.prediction import Prediction
 from mogul.predictor import Predictor
@@ -37,6 +38,24 @@ class FittedMixture(Fitted):
             one for member in members for one in (member.members if isinstance(member, FittedMixture) else [member])
         ]
         return FittedMixture(best.model, best.scaling, *names, best.history, tuple(each), blueprint=best.blueprint)
+
+    def superseded_by(self, retrained: Fitted) -> Fitted:
+        """The other one, each of its members retrained."""
+        whole = super().superseded_by(retrained)
+        if not isinstance(whole, FittedMixture):
+            return whole
+        each = [replace(member, history=replace(member.history, retrained=True)) for member in whole.members]
+        return replace(whole, members=tuple(each))
+
+    @property
+    def model_name(self) -> str:
+        """Of each model that is in it."""
+        return mixture(dict.fromkeys(member.model_name for member in self.members))
+
+    @property
+    def noise_name(self) -> str:
+        """Of each kind that is in it."""
+        return ", ".join(dict.fromkeys(member.noise_name for member in self.members))
 
     @property
     def noise_floor(self) -> float:
@@ -68,27 +87,36 @@ class FittedMixture(Fitted):
 
 
 def mixture_of(models: Sequence[str], train: Callable[[str], Fitted]) -> Fitted:
-    """The mixture of these models, trained one after the other; after Ctrl-C, of those that were done by then."""
+    """The mixture of these models, trained one after the other.
+
+    One that cannot be trained is passed over; after Ctrl-C the mixture is of those that were done by then.
+    """
     done: list[Fitted] = []
-    for name in models:
+    for place, name in enumerate(models):
         try:
             fitted = train(name)
+        except FitError as error:
+            if place == len(models) - 1 and not done:
+                raise
+            _warn(f"{name} was passed over, and is not in the mixture. {error}")
+            continue
         except KeyboardInterrupt:
             if not done:
                 raise
-            return _of_some(done, models)
+            return _of_some(done, models, name)
         if fitted.history.interrupted:
-            return _of_some(done, models) if done else fitted
+            return _of_some(done, models, name) if done else fitted
         done.append(fitted)
-    return FittedMixture.of(done)
+    if len({fitted.num_members for fitted in done}) > 1:
+        _warn("Each model should have as many starts in the mixture; some were given up, and their model counts less.")
+    return FittedMixture.of(done) if len(done) > 1 else done[0]
 
 
-def _of_some(done: list[Fitted], models: Sequence[str]) -> Fitted:
-    warnings.warn(
-        f"All of {', '.join(models)} should be trained; {models[len(done)]} was interrupted. "
-        f"The mixture is of the {len(done)} before it.",
-        MogulWarning,
-        stacklevel=4,
-    )
+def _of_some(done: list[Fitted], models: Sequence[str], name: str) -> Fitted:
+    _warn(f"All of {', '.join(models)} should be trained; {name} was interrupted. The mixture is of those before it.")
     whole = FittedMixture.of(done) if len(done) > 1 else done[0]
     return replace(whole, history=replace(whole.history, interrupted=True))
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, MogulWarning, stacklevel=6)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from mogul.errors import unknown_name
-from mogul.families import Name, is_latent, mixture, suits
+from mogul.families import AUTO, Name, is_latent, mixture, suits
 from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.training.config import Precision, TrainingConfig
 from mogul.training.stopping import Stopping
@@ -31,17 +31,20 @@ _IN_GROUPS = ("mogp", "gprn", "n-sbgprn")
 _FEW_OUTPUTS = 4
 
 
-def default_model(num_rows: int, num_outputs: int, *, grouped: bool = False) -> str:
+def default_model(num_rows: int, num_outputs: int, *, grouped: bool = False, noise: str | None = None) -> str:
     """The model of someone who names none (docs/defaults.md): nets pay with many rows, and overfit few.
 
-    On new groups each model is led astray somewhere, and a mixture of different ones less than any of them.
+    On new groups each model is led astray somewhere, and a mixture of different ones less than any of them; a noise is
+    chosen for one model.
 
     >>> default_model(200, 7), default_model(20_000, 7), default_model(20_000, 7, grouped=True)
     ('mogp', 'n-sbgprn', 'mogp+gprn+n-sbgprn')
     """
     if num_rows <= _FEW_ROWS:
         return "mogp"
-    return mixture(name for name in _IN_GROUPS if suits(name, num_outputs)) if grouped else "n-sbgprn"
+    if not grouped:
+        return "n-sbgprn"
+    return _IN_GROUPS[0] if noise == AUTO else mixture(name for name in _IN_GROUPS if suits(name, num_outputs))
 
 
 def with_defaults(options: Mapping[str, Any], model: str, preset: str | None, num_outputs: int) -> dict[str, Any]:

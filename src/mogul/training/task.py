@@ -36,6 +36,8 @@ from mogul.training.starts import Starts
 
 MeanChoice = Literal["linear", "paper", "zero", "constant"]
 
+_FEW = 10  # rows that a model can be built on
+
 _log = logging.getLogger(__name__)
 
 
@@ -110,6 +112,11 @@ class Task:
         asked = {name: value for name, value in given.items() if isinstance(value, int) and value > 0}
         for finding in advice(self.known.without_inputs() if self.latent else self.known, asked):
             warnings.warn(finding.message, MogulWarning, stacklevel=3)
+
+    def require_buildable(self, options: dict[str, Any]) -> None:
+        """Check the values of these options by building the model on a few rows."""
+        some = self.scaling.batch(self.known.rows(np.arange(min(_FEW, self.known.num_rows))), self.config.dtype)
+        models.build(self.model, some.x, self.data.num_outputs, torch.Generator().manual_seed(0), **options)
 
     def trained(
         self,
