@@ -12,7 +12,7 @@ from mogul.commands.fit import Course, FitSummary
 from mogul.name_lists import as_list
 from mogul.objective import ObjectiveName
 from mogul.report.choices import choice_line
-from mogul.report.names import counted
+from mogul.report.names import counted, epochs_words
 from mogul.report.noise_floors import floor_words
 from mogul.report.objectives import objective_words
 
@@ -49,7 +49,7 @@ def _model(summary: FitSummary) -> list[str]:
 def _course(course: Course, objective: ObjectiveName) -> str:
     starts = f"best of {course.starts} starts" if course.starts > 1 else "1 start"
     reached = f"{objective_words(objective)} {course.elbo_per_row:.2f} per row"
-    return f"{course.model}: {course.epochs} epochs, {starts}, {reached}"
+    return f"{course.model}: {epochs_words(course.epochs)}, {starts}, {reached}"
 
 
 def _held_out(summary: FitSummary) -> list[str]:

@@ -6,7 +6,7 @@ from rich.text import Text
 from mogul.commands.show import ModelCard
 from mogul.families import members
 from mogul.report.choices import choice_line
-from mogul.report.names import counted
+from mogul.report.names import counted, epochs_words
 from mogul.report.objectives import objective_words
 
 
@@ -35,7 +35,10 @@ def card_lines(card: ModelCard) -> list[tuple[str, str]]:
         ("options", of_first + (options or "the model's own")),
         ("inputs", counted(card.input_names)),
         ("outputs", counted(card.output_names)),
-        ("training", f"{of_first}{card.epochs} epochs, {kept} of {card.starts} starts{course}, {card.seconds:.0f} s"),
+        (
+            "training",
+            f"{of_first}{epochs_words(card.epochs)}, {kept} of {card.starts} starts{course}, {card.seconds:.0f} s",
+        ),
         ("calibration", _calibration(card.calibration)),
         *([] if card.choice is None else [("chosen", choice_line(card.choice))]),
         ("file", f"format {card.format}, {card.num_bytes:,} bytes, seal intact"),

@@ -1,4 +1,4 @@
-"""Names of columns in a line of text."""
+"""Names and numbers in a line of text."""
 
 from collections.abc import Sequence
 
@@ -19,3 +19,12 @@ def counted(names: Sequence[str]) -> str:
         return ""
     shown = ", ".join(as_list([name]) for name in names[:_SHOWN])
     return f"{len(names)}: {shown}" + (", …" if len(names) > _SHOWN else "")
+
+
+def epochs_words(count: int) -> str:
+    """How many there were.
+
+    >>> epochs_words(1), epochs_words(2)
+    ('1 epoch', '2 epochs')
+    """
+    return f"{count} epoch{'' if count == 1 else 's'}"
