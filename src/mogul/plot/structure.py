@@ -65,7 +65,8 @@ def relevance(model: Any, *, ax: Axes | None = None) -> Axes:
     the input, are not seen here: an input with a short bar may still matter through those.
 
     Args:
-        model: a fitted regressor, or what `mogul.fit` gave, whose kernel has a lengthscale for each input.
+        model: a fitted regressor, or what `mogul.fit` gave, whose kernel has a lengthscale for each input; of a mixture
+            the first is drawn, and `members` has the others.
         ax: where to draw.
     """
     fitted = fitted_of(model)

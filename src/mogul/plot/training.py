@@ -16,7 +16,8 @@ def learning_curve(model: Any, *, ax: Axes | None = None) -> Axes:
     The first tenth of the epochs, where it rises steeply, may lie below the picture.
 
     Args:
-        model: a fitted estimator, or what `mogul.fit` gave.
+        model: a fitted estimator, or what `mogul.fit` gave; of a mixture of models the first is drawn, and `members`
+            has the others.
         ax: where to draw.
     """
     history = fitted_of(model).history
