@@ -45,8 +45,8 @@ ModelTargets = Annotated[
 Objective = Annotated[
     str,
     typer.Option(
-        help="What training maximises: elbo, balanced for smaller errors where noise depends on the inputs, even for "
-        "smaller ones at a higher price, or predictive for the density of predictions."
+        help="What training maximises: elbo, balanced for smaller errors where noise depends on the inputs, or "
+        "predictive for the density of predictions."
     ),
 ]
 Epochs = Annotated[int | None, typer.Option(help="Most passes over the data; else by the number of rows.")]

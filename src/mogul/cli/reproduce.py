@@ -22,9 +22,9 @@ def reproduce(
         str | None,
         typer.Option(
             help="Models with commas, such as n-mogp, n-mogp-leaky, dgp-same (L′ = L), n-mogp+linear, "
-            "n-mogp+linear+gp-noise, n-mogp+linear+gp-noise+balanced (trained for smaller errors; or +even, "
-            "+predictive), n-mogp+4-starts (a mixture of four starts), mogp+n-mogp (of two models); groups, such "
-            "as table-2, noises or all; none."
+            "n-mogp+linear+gp-noise, n-mogp+linear+gp-noise+balanced (trained for smaller errors; or +predictive), "
+            "n-mogp+4-starts (a mixture of four starts), mogp+n-mogp (of two models); groups, such as table-2, noises "
+            "or all; none."
         ),
     ] = None,
     baselines: Annotated[str | None, typer.Option(help="Baselines with commas, or none; else all.")] = None,

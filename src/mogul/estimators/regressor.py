@@ -47,8 +47,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
         num_starts: random starts, of which the best is trained to the end.
         num_kept: so many of the best starts are trained to the end, and predictions are those of their mixture.
         objective: what training maximises: "elbo", a bound on the evidence (the default); "balanced" for smaller errors
-            at some cost in density, with gp and net noise, "even" for more of both; "predictive" for the
-            density of predictions, with learnt sites in deep models.
+            at some cost in density, with gp and net noise; "predictive" for the density of predictions, with learnt
+            sites in deep models.
         precision: "float32" or "float64".
         mean: "linear" (the default), "paper", "zero" or "constant", as `mogul.fit` takes it.
         num_latents: the number L of GPs; max(min(P, 4), ⌈P/2⌉) for P outputs, and ⌈P/2⌉ in the paper's preset.

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from mogul.errors import ConfigError, unknown_name
 from mogul.families import is_latent, mixture, require_model
 from mogul.heads import NOISE_FLOOR
-from mogul.objective import BALANCING, ObjectiveName
+from mogul.objective import ObjectiveName
 from mogul.plan import VARYING_NOISES, NoiseName
 from mogul.training import TrainingConfig
 
@@ -80,11 +80,11 @@ class Line:
         >>> line("n-sbgprn").on_a_plane.with_noise("gp").maximising("balanced").label
         'N-SBGPRN + linear + GP noise + balanced'
         """
-        if objective in BALANCING and self.noise not in VARYING_NOISES:
+        if objective == "balanced" and self.noise not in VARYING_NOISES:
             bare = self.name.removesuffix(f"+{self.noise}-noise")
             raise ConfigError(
-                f"{objective} needs noise that depends on the input; got {self.label}, for which it changes nothing. "
-                f"Try {bare}+gp-noise+{objective}."
+                f"balanced needs noise that depends on the input; got {self.label}, for which it changes nothing. "
+                f"Try {bare}+gp-noise+balanced."
             )
         name, label = f"{self.name}+{objective}", f"{self.label} + {objective}"
         return replace(self, name=name, label=label, objective=objective)
@@ -179,8 +179,8 @@ def choose(
 
     Args:
         words: names; `NAME+linear` for one on a plane, `NAME+gp-noise` and `NAME+linear+gp-noise` for other noises,
-            `+balanced`, `+even` or `+predictive` for another objective, and `+4-starts` for the mixture of four
-            starts, in any order; `mogp+n-sbgprn` for a mixture of models, with any of these behind it.
+            `+balanced` or `+predictive` for another objective, and `+4-starts` for the mixture of four starts, in any
+            order; `mogp+n-sbgprn` for a mixture of models, with any of these behind it.
         groups: the lines there are.
         linear: whether a bare name also stands for the one on a plane.
         noises: what a bare name stands for.

@@ -1,6 +1,6 @@
 """What training maximised, in words."""
 
-_WORDS = {"elbo": "ELBO", "balanced": "ELBO (balanced)", "even": "ELBO (even)", "predictive": "predictive objective"}
+_WORDS = {"elbo": "ELBO", "balanced": "ELBO (balanced)", "predictive": "predictive objective"}
 
 
 def objective_words(name: str) -> str:

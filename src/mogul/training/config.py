@@ -30,7 +30,7 @@ class TrainingConfig:
         start_epochs: how long each start is trained before the choice; they count towards `epochs`.
         num_kept: so many of the best starts are trained to the end, and predictions are those of their mixture.
         expectation: `Analytic()` or `MonteCarlo(num_samples)`.
-        objective: "elbo"; "balanced" or "even" for smaller errors where noise depends on x; or "predictive" for the log
+        objective: "elbo"; "balanced" for smaller errors where noise depends on x; or "predictive" for the log
             likelihood of predictions in place of the expected one: with `Analytic()`, deep models then have learnt
             sites in place of draws of their inner layers, 8 or `num_sites`.
         updates: closed-form updates of some parameters after each step; Adam leaves those alone.

@@ -15,7 +15,7 @@ from mogul.data import Batch, Dataset
 from mogul.errors import ConfigError, MogulWarning
 from mogul.families import AUTO, is_latent
 from mogul.model import Model
-from mogul.objective import BALANCING, Analytic
+from mogul.objective import Analytic
 from mogul.plan import VARYING_NOISES, NoiseName
 from mogul.training.choice import best_candidate
 from mogul.training.config import TrainingConfig
@@ -186,9 +186,9 @@ def _watching(config: TrainingConfig, field: Field, num_rows: int, *, given: boo
 
 def _warn_of_balance(config: TrainingConfig, options: Mapping[str, Any]) -> None:
     noise = options.get("noise", "constant")
-    if config.objective in BALANCING and noise not in (AUTO, *VARYING_NOISES):
+    if config.objective == "balanced" and noise not in (AUTO, *VARYING_NOISES):
         warnings.warn(
-            f"objective={config.objective!r} needs noise that depends on the input, and changes nothing for another; "
+            "objective='balanced' needs noise that depends on the input, and changes nothing for another; "
             f"got noise={noise!r}. Try noise='gp'.",
             MogulWarning,
             stacklevel=3,
