@@ -16,6 +16,7 @@ from torch import Tensor
 from mogul.calibration import Calibration
 from mogul.data import Batch, Scaling, Standardiser
 from mogul.errors import FileError, MogulError
+from mogul.old_files import choice_of_today
 from mogul.plain import decode, encode
 from mogul.rebuild import Layouts, layouts_of, rebuilt
 from mogul.seal import read_header
@@ -134,7 +135,9 @@ def _fitted(header: Header, tensors: dict[str, Tensor]) -> Fitted:
         ]
         whole = FittedMixture.of([best, *others]) if others else best
         calibration = _calibration(_named(tensors, _CALIBRATION), blueprint)
-        return replace(whole, choice=_choice(header.get("choice"), header["model"]), calibration=calibration)
+        return replace(
+            whole, choice=_choice(choice_of_today(header.get("choice"), header["model"])), calibration=calibration
+        )
     y, observed = tensors[_KNOWN_Y], tensors[_KNOWN_OBSERVED]
     known = Batch(y.new_zeros(len(y), 0), y, observed, torch.arange(len(y)))
     return FittedLatent(model, scaling, *names, history, known, decode(header["inference"]), blueprint=blueprint)
@@ -231,17 +234,11 @@ def _calibration(tensors: dict[str, Tensor], blueprint: Blueprint) -> Calibratio
     return calibration
 
 
-def _choice(plain: Header | None, model: str) -> Choice | None:
-    """Files of old name the chosen noise alone: all of it was between noises of the same model."""
+def _choice(plain: Header | None) -> Choice | None:
     if plain is None:
         return None
-    candidates = tuple(Candidate(**{"model": model} | candidate) for candidate in plain["candidates"])
-    chosen = plain["chosen"]
-    if isinstance(chosen, str):
-        (kept,) = (candidate for candidate in candidates if candidate.noise == chosen)
-    else:
-        kept = Candidate(**chosen)
-    return Choice(kept, candidates, plain["num_held_out"])
+    candidates = tuple(Candidate(**candidate) for candidate in plain["candidates"])
+    return Choice(Candidate(**plain["chosen"]), candidates, plain["num_held_out"])
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 
 from mogul.errors import FileError
 from mogul.families import mixture
+from mogul.old_files import choice_of_today
 from mogul.seal import read_header
 
 _EPOCH = ("start", "elbo", "seconds")
@@ -84,7 +85,7 @@ def _card(path: Path, header: dict[str, Any]) -> ModelCard:
         first_elbo=finite[0] if finite else None,
         last_elbo=finite[-1] if finite else None,
         seconds=float(sum(seconds)),
-        choice=_choice(header.get("choice"), str(header["model"])),
+        choice=_choice(choice_of_today(header.get("choice"), str(header["model"]))),
         calibration=_calibration(path),
         versions={str(name): str(version) for name, version in header["versions"].items()},
     )
@@ -104,19 +105,14 @@ def _calibration(path: Path) -> dict[str, int] | None:
     return {"num_rows": len(groups), "num_groups": len(np.unique(groups))}
 
 
-def _choice(plain: dict[str, Any] | None, model: str) -> dict[str, Any] | None:
-    """Models and kinds of noise that were tried, with their scores; files of old had noises of one model alone."""
+def _choice(plain: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Models and kinds of noise that were tried, with their scores."""
     if plain is None:
         return None
-    tried = [
-        {
-            "model": str(each.get("model", model)),
-            "noise": str(each["noise"]),
-            "ll": None if each["ll"] is None else float(each["ll"]),
-        }
-        for each in plain["candidates"]
-    ]
-    chosen = {"noise": plain["chosen"]} if isinstance(plain["chosen"], str) else plain["chosen"]
-    pair = chosen.get("model", model), chosen["noise"]
-    (kept,) = (each for each in tried if (each["model"], each["noise"]) == pair)
-    return {"chosen": kept, "num_held_out": int(plain["num_held_out"]), "candidates": tried}
+    tried = [_candidate(each) for each in plain["candidates"]]
+    return {"chosen": _candidate(plain["chosen"]), "num_held_out": int(plain["num_held_out"]), "candidates": tried}
+
+
+def _candidate(plain: dict[str, Any]) -> dict[str, Any]:
+    score = None if plain["ll"] is None else float(plain["ll"])
+    return {"model": str(plain["model"]), "noise": str(plain["noise"]), "ll": score}

@@ -38,10 +38,10 @@ Split = tuple[IntArray, IntArray]
 class Training:
     """How each model is trained: a preset, for at most so many epochs if they are given.
 
-    `options` are those of the model; its noise is the default's, where they name none. Where rows have `groups`, some
-    are held out whole, to say how long to train, and rows where something is chosen by them; all are trained on in the
-    end. A share of the rows, or groups, is set
-    aside to `calibrate` by, if it is given. `objective` is what training maximises, where it is not the bound.
+    `options` are those of the model; its noise is the default's, where they name none. Where rows have `groups`,
+    some are held out whole, to say how long to train, and rows where something is chosen by them; all are trained
+    on in the end. A share of the rows, or groups, is set aside to `calibrate` by, if it is given. `objective` is
+    what training maximises, where it is not the bound.
     """
 
     epochs: int | None = None

@@ -21,7 +21,7 @@ from mogul.training.choice import best_candidate
 from mogul.training.config import TrainingConfig
 from mogul.training.field import Field
 from mogul.training.fitted import Fitted
-from mogul.training.held_out import HELD_OUT_SHARE
+from mogul.training.held_out import HELD_OUT_SHARE, held_out_share
 from mogul.training.history import EpochRecord
 from mogul.training.mixture import mixture_of
 from mogul.training.presets import preset as preset_config
@@ -173,11 +173,10 @@ def _useful(task: Task, options: Mapping[str, Any], noise: NoiseName) -> dict[st
 
 def _watching(config: TrainingConfig, field: Field, num_rows: int, *, given: bool) -> TrainingConfig:
     """The same with rows to watch, where they are given or must be held out to choose by."""
-    if not given and not field.choosing:
+    share = 0.0 if given else held_out_share(config.stopping, choosing=field.choosing)
+    if share is None:
         return config
-    asked = config.stopping.held_out if config.stopping else 0.0
-    share = 0.0 if given else asked or HELD_OUT_SHARE
-    if share == HELD_OUT_SHARE and round(share * num_rows) < 1:
+    if field.choosing and share == HELD_OUT_SHARE and round(share * num_rows) < 1:
         raise ConfigError(
             f"{field.asked} needs rows to choose by, a fifth of at least 3; got n_samples = {num_rows}. Name one."
         )
