@@ -1,0 +1,319 @@
+"""Exact GPs, one for each output: hyperparameters by L-BFGS on the log evidence, from starts that span decades.
+
+With few rows this is all the training that a Gaussian process needs; with many, a subset of them says where to start.
+Inputs and outputs are standardised: lengthscales, variances and their priors are in these units.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+from scipy.optimize import minimize
+
+from mogul.arrays import Array, IntArray
+from mogul.errors import NumericalError
+
+# Starts are ranked on so many rows, climb on so many, and the best of them is refined on so many.
+RANKED_ROWS, CLIMBED_ROWS, REFINED_ROWS = 150, 400, 1000
+# Lengthscales, in units of √D, and noise variances of the grid that starts are taken from.
+_LENGTHSCALES, _NOISES = (0.05, 0.12, 0.3, 0.7, 1.6, 4.0), (1e-4, 1e-2, 0.3)
+# Two more starts explain everything by noise at first: the evidence is smooth there, and inputs come in one by one.
+_SMOOTH_LENGTHSCALES, _SMOOTH_NOISE = (1.0, 3.0), 1.0
+_NUM_RANKED, _SHORT, _LONG, _REFINING = 2, 20, 60, 15
+# A plane must raise the log evidence by so much to be kept: its prior variance is one more number to learn.
+_PLANE_GAIN = 2.0
+_STEP = 0.05  # of finite differences in a log hyperparameter
+
+
+@dataclass(frozen=True)
+class ExactGP:
+    """y = w·(x, 1) + f(x) + noise for one output: f has an ARD RBF kernel, w ~ N(0, diag(plane_var, …, bias_var)).
+
+    Args:
+        lengthscale: one for each input.
+        outputscale: the prior variance of f.
+        plane_var: the prior variance of each slope; 0 where there is no plane.
+        noise_var: the variance of the noise.
+        log_evidence: of the rows that it was fitted to, with the log prior of its hyperparameters.
+    """
+
+    lengthscale: Float[Array, "D"]
+    outputscale: float
+    plane_var: float
+    noise_var: float
+    log_evidence: float
+
+    @property
+    def bias_var(self) -> float:
+        """The prior variance of the constant: outputs are centred, so that only a plane needs one."""
+        return 1.0 if self.plane_var else 0.0
+
+    def inflated(self, factor: float) -> "ExactGP":
+        """The same predictive mean with so many times the variance."""
+        return replace(
+            self,
+            outputscale=factor * self.outputscale,
+            plane_var=factor * self.plane_var,
+            noise_var=factor * self.noise_var,
+        )
+
+    def kernel(self, x: Float[Array, "N D"], other: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        """s exp(−½ ‖(x − x′)/ℓ‖²), without the plane."""
+        return _rbf(x / self.lengthscale, other / self.lengthscale, self.outputscale)
+
+
+def fit_exact_gp(
+    x: Float[Array, "N D"],
+    y: Float[Array, "N"],
+    rng: np.random.Generator,
+    relative_noise: Float[Array, "N"] | None = None,
+) -> ExactGP:
+    """The exact GP of one output with the largest evidence found.
+
+    Args:
+        x: standardised inputs.
+        y: the standardised output.
+        rng: draws the subsets.
+        relative_noise: the noise variance of each row over that of all; ones by default.
+
+    Example:
+        >>> x = np.linspace(-1.7, 1.7, 100)[:, None]
+        >>> gp = fit_exact_gp(x, np.sin(8 * x[:, 0]), np.random.default_rng(0))
+        >>> bool(0.1 < gp.lengthscale[0] < 0.5), gp.plane_var
+        (True, 0.0)
+    """
+    search = _Search(x, y, np.ones(len(y)) if relative_noise is None else relative_noise, rng.permutation(len(y)))
+    theta, plane = search.best()
+    return search.result(theta, plane)
+
+
+def leave_one_out(
+    gp: ExactGP, x: Float[Array, "N D"], y: Float[Array, "N"], relative_noise: Float[Array, "N"] | None = None
+) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    """Residual and variance of each row predicted from all others: y − m = α/d and 1/d for d the diagonal of V⁻¹.
+
+    >>> x = np.linspace(-1.7, 1.7, 40)[:, None]
+    >>> residual, var = leave_one_out(ExactGP(np.ones(1), 1.0, 0.0, 0.01, 0.0), x, np.sin(x[:, 0]))
+    >>> bool(np.abs(residual).max() < 0.1)
+    True
+    """
+    evidence = _Evidence(x, y, np.ones(len(y)) if relative_noise is None else relative_noise, plane=bool(gp.plane_var))
+    return evidence.leave_one_out(_theta(gp))
+
+
+@dataclass
+class _Search:
+    """Starts on a grid, ranked on few rows, climbed on more, refined on most."""
+
+    x: Float[Array, "N D"]
+    y: Float[Array, "N"]
+    relative_noise: Float[Array, "N"]
+    order: Int[IntArray, "N"]
+
+    def best(self) -> tuple[Float[Array, "T"], bool]:
+        """Log hyperparameters, and whether a plane is worth having."""
+        middle = self._evidence(CLIMBED_ROWS, plane=False)
+        theta, value = max((middle.climb(start, _SHORT) for start in self._starts()), key=lambda found: found[1])
+        theta, value = middle.climb(theta, _LONG)
+        with_plane, plane_value = self._with_plane(theta)
+        plane = plane_value > value + _PLANE_GAIN
+        theta = with_plane if plane else theta
+        if len(self.y) > CLIMBED_ROWS:
+            theta, _ = self._evidence(REFINED_ROWS, plane=plane).climb(theta, _REFINING)
+        return theta, plane
+
+    def _starts(self) -> list[Float[Array, "T"]]:
+        small, root = self._evidence(RANKED_ROWS, plane=False), math.sqrt(self.x.shape[1])
+        grid = [[small.start(length * root, noise) for noise in _NOISES] for length in _LENGTHSCALES]
+        best = [max(((small.value(start), start) for start in column), key=lambda pair: pair[0]) for column in grid]
+        ranked = [start for _, start in sorted(best, key=lambda pair: -pair[0])]
+        return ranked[:_NUM_RANKED] + [small.start(length, _SMOOTH_NOISE) for length in _SMOOTH_LENGTHSCALES]
+
+    def _with_plane(self, theta: Float[Array, "T"]) -> tuple[Float[Array, "T"], float]:
+        """From where the GP alone ended, and from a plane with a GP on top of it."""
+        evidence = self._evidence(CLIMBED_ROWS, plane=True)
+        beside = theta.copy()
+        beside[-2] = math.log(0.05)
+        first = evidence.start(0.7 * math.sqrt(self.x.shape[1]), 0.1)
+        first[-2] = 0.0
+        theta, _ = max((evidence.climb(start, _SHORT) for start in (beside, first)), key=lambda found: found[1])
+        return evidence.climb(theta, _LONG)
+
+    def _evidence(self, num_rows: int, *, plane: bool) -> "_Evidence":
+        if len(self.y) <= num_rows:
+            return _Evidence(self.x, self.y, self.relative_noise, plane=plane)
+        some = self.order[:num_rows]
+        return _Evidence(self.x[some], self.y[some], self.relative_noise[some], plane=plane)
+
+    def result(self, theta: Float[Array, "T"], plane: bool) -> ExactGP:
+        """With a variance that knows how well the hyperparameters are known."""
+        evidence = self._evidence(CLIMBED_ROWS, plane=plane)
+        factor = evidence.variance_of_hyperparameters(theta)
+        outputscale, plane_var, noise_var = np.exp(theta[-3:])
+        gp = ExactGP(
+            np.exp(theta[:-3]),
+            float(outputscale),
+            float(plane_var) if plane else 0.0,
+            float(noise_var),
+            evidence.value(theta),
+        )
+        return gp.inflated(factor)
+
+
+class _Evidence:
+    """log p(y | θ) + log p(θ) and its gradient, for θ = log (ℓ₁ … ℓ_D, s, a, σ²): V = s RBF + a X Xᵀ + b + σ² R.
+
+    Gradients ½ tr((ααᵀ − V⁻¹) ∂V) take products of N × N with N × D matrices, never an N × N × D array.
+    """
+
+    def __init__(
+        self, x: Float[Array, "N D"], y: Float[Array, "N"], relative_noise: Float[Array, "N"], *, plane: bool
+    ) -> None:
+        self.x, self.y, self.relative_noise, self.plane = np.ascontiguousarray(x), y, relative_noise, plane
+        self.gram = x @ x.T if plane else np.zeros((0, 0))
+        num_inputs = x.shape[1]
+        # Weak log-normal priors: lengthscales of the order of the data's extent, noise of any size.
+        self.prior_mean = np.array([0.7 + 0.5 * math.log(num_inputs)] * num_inputs + [0.0, -2.0, -4.0])
+        self.prior_scale = np.array([2.0] * num_inputs + [3.0, 3.0, 4.0])
+        low = [5e-3] * num_inputs + [1e-4, 1e-6, 1e-8]
+        high = [300 * math.sqrt(num_inputs)] * num_inputs + [1e3, 1e2, 4.0]
+        self.bounds = list(zip(np.log(low), np.log(high), strict=True))
+        self.learnt = np.array([True] * (num_inputs + 1) + [plane, True])
+
+    def start(self, lengthscale: float, noise_var: float) -> Float[Array, "T"]:
+        """The same lengthscale for all inputs."""
+        return np.log([lengthscale] * self.x.shape[1] + [1.0, 0.1, noise_var])
+
+    def climb(self, theta: Float[Array, "T"], num_steps: int) -> tuple[Float[Array, "T"], float]:
+        """So many steps of L-BFGS at most, and the value reached."""
+        options: Any = {"maxiter": num_steps, "ftol": 1e-8, "gtol": 1e-3}
+        found = minimize(self._loss, theta, jac=True, method="L-BFGS-B", bounds=self.bounds, options=options)
+        return found.x, -float(found.fun)
+
+    def value(self, theta: Float[Array, "T"]) -> float:
+        """log p(y | θ) + log p(θ)."""
+        solved = _Solved.of(*self._covariance(theta), self.y)
+        return -math.inf if solved is None else solved.log_density(self.y) + self._log_prior(theta)
+
+    def _log_prior(self, theta: Float[Array, "T"]) -> float:
+        distance = np.where(self.learnt, (theta - self.prior_mean) / self.prior_scale, 0.0)
+        return -0.5 * float(distance @ distance)
+
+    def _loss(self, theta: Float[Array, "T"]) -> tuple[float, Float[Array, "T"]]:
+        covariance, kernel = self._covariance(theta)
+        solved = _Solved.of(covariance, kernel, self.y)
+        if solved is None:
+            return 1e25, np.zeros_like(theta)  # a step that L-BFGS takes back
+        value = solved.log_density(self.y) + self._log_prior(theta)
+        gradient = self._gradient(theta, kernel, solved)
+        gradient -= np.where(self.learnt, (theta - self.prior_mean) / self.prior_scale**2, 0.0)
+        return -value, -gradient
+
+    def _covariance(self, theta: Float[Array, "T"]) -> tuple[Float[Array, "N N"], Float[Array, "N N"]]:
+        """V, and its part s RBF."""
+        scaled = self.x / np.exp(theta[:-3])
+        outputscale, plane_var, noise_var = np.exp(theta[-3:])
+        kernel = _rbf(scaled, scaled, outputscale)
+        covariance = plane_var * self.gram + kernel + 1.0 if self.plane else kernel.copy()
+        covariance.flat[:: len(covariance) + 1] += noise_var * self.relative_noise
+        return covariance, kernel
+
+    def _gradient(self, theta: Float[Array, "T"], kernel: Float[Array, "N N"], solved: "_Solved") -> Float[Array, "T"]:
+        """½ tr((ααᵀ − V⁻¹) ∂V/∂θ); of V⁻¹ only the lower triangle is there, so that what is off it counts twice."""
+        alpha, lower = solved.alpha, solved.inverse()
+        diagonal = lower.diagonal()
+        outputscale, plane_var, noise_var = np.exp(theta[-3:])
+        scaled = self.x / np.exp(theta[:-3])
+        gradient = np.zeros_like(theta)
+        gradient[-1] = 0.5 * noise_var * ((alpha**2 - diagonal) @ self.relative_noise)
+        if self.plane:
+            traced = 2 * np.vdot(lower, self.gram) - diagonal @ self.gram.diagonal()
+            gradient[-2] = 0.5 * plane_var * (np.square(alpha @ self.x).sum() - traced)
+        product = lower * kernel
+        on_diagonal = outputscale * diagonal
+        rows = product.sum(0) + product.sum(1) - on_diagonal
+        weighted = kernel @ alpha
+        gradient[-3] = 0.5 * (alpha @ weighted - rows.sum())
+        # Σ_ij G_ij (z_i − z_j)²/2 = Σ_i z_i² Σ_j G_ij − zᵀ G z for G = (ααᵀ − V⁻¹) ∘ s RBF.
+        turned = alpha[:, None] * scaled
+        quadratic = (turned * (kernel @ turned)).sum(0) - 2 * (scaled * (product @ scaled)).sum(0)
+        quadratic += on_diagonal @ scaled**2
+        gradient[:-3] = (alpha * weighted - rows) @ scaled**2 - quadratic
+        return gradient
+
+    def leave_one_out(self, theta: Float[Array, "T"]) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        """y − m and the variance of each row given all others."""
+        solved = _Solved.of(*self._covariance(theta), self.y)
+        if solved is None:
+            raise NumericalError(
+                "The covariance of the rows must be positive definite; it is not. Remove copies of rows."
+            )
+        diagonal = solved.inverse().diagonal()
+        return solved.alpha / diagonal, 1 / diagonal
+
+    def variance_of_hyperparameters(self, theta: Float[Array, "T"]) -> float:
+        """1 + mean(J Σ Jᵀ) / mean(v): what not knowing θ adds to the variance of a row left out (Kass & Steffey 1989).
+
+        J is the Jacobian of the means of rows left out, v their variance, Σ the inverse Hessian of the log evidence at
+        its maximum: the Laplace approximation of p(θ | y). Without it, bands are too narrow with few rows.
+        """
+        residual, var = self.leave_one_out(theta)
+        _, slope = self._loss(theta)
+        learnt = np.flatnonzero(self.learnt)
+        jacobian, hessian = [], []
+        for place in learnt:
+            moved = theta.copy()
+            moved[place] += _STEP if theta[place] < self.bounds[place][1] - _STEP else -_STEP
+            step = moved[place] - theta[place]
+            jacobian.append((self.leave_one_out(moved)[0] - residual) / step)
+            hessian.append((self._loss(moved)[1] - slope)[learnt] / step)
+        sizes, directions = np.linalg.eigh(0.5 * (np.array(hessian) + np.array(hessian).T))
+        # The prior's own curvature is the least there can be.
+        sizes = np.maximum(sizes, (self.prior_scale**-2).min())
+        extra = (np.square(directions.T @ np.array(jacobian)) / sizes[:, None]).sum(0)
+        return 1 + float(extra.mean() / var.mean())
+
+
+@dataclass
+class _Solved:
+    """V = L Lᵀ with α = V⁻¹y."""
+
+    factor: Float[Array, "N N"]
+    alpha: Float[Array, "N"]
+
+    @staticmethod
+    def of(covariance: Float[Array, "N N"], kernel: Float[Array, "N N"], y: Float[Array, "N"]) -> "_Solved | None":
+        """None where V is not positive definite to rounding."""
+        factor, failed = dpotrf(covariance.T, lower=1, overwrite_a=1, clean=1)  # V is symmetric: no copy to transpose
+        if failed:
+            return None
+        alpha, _ = dpotrs(factor, y, lower=1)
+        return _Solved(factor, alpha)
+
+    def log_density(self, y: Float[Array, "N"]) -> float:
+        """−½ yᵀα − Σ log Lᵢᵢ − N/2 log 2π."""
+        log_det = np.log(self.factor.diagonal()).sum()
+        return float(-0.5 * (y @ self.alpha) - log_det - 0.5 * len(y) * math.log(2 * math.pi))
+
+    def inverse(self) -> Float[Array, "N N"]:
+        """The lower triangle of V⁻¹."""
+        lower, _ = dpotri(self.factor, lower=1)
+        return lower
+
+
+def _rbf(z: Float[Array, "N D"], other: Float[Array, "M D"], outputscale: float) -> Float[Array, "N M"]:
+    """s exp(−½ ‖z − z′‖²)."""
+    result: Array = z @ other.T
+    result -= 0.5 * np.square(z).sum(1)[:, None]
+    result -= 0.5 * np.square(other).sum(1)
+    np.exp(np.minimum(result, 0.0, out=result), out=result)
+    result *= outputscale
+    return result
+
+
+def _theta(gp: ExactGP) -> Float[Array, "T"]:
+    plane_var = gp.plane_var or 1.0  # has no part where there is no plane
+    return np.log([*gp.lengthscale, gp.outputscale, plane_var, gp.noise_var])
