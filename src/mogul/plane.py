@@ -1,5 +1,6 @@
 """A plane with random coefficients under a GP: generalised least squares, and what its error adds to predictions."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -8,11 +9,11 @@ from torch import Tensor, nn
 
 from mogul.errors import ConfigError, NumericalError, ShapeError
 from mogul.normals import Normals
-from mogul.priors.frozen import FrozenRBF
-from mogul.priors.kernels import ScaledRBF, rbf
 
 # Shares of the outputscale that are added to the diagonal of V, one after another, until its Cholesky factor exists.
 _JITTERS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
+# A product of 500 × 200 numbers with 24 or 32 columns took 1.5 ms for 14 outputs, with 22 of them up to 6.
+_COLUMNS = 8
 
 
 class PlaneUncertainty(nn.Module):
@@ -108,36 +109,54 @@ class PlaneUncertainty(nn.Module):
 
 
 class FrozenPlaneUncertainty(nn.Module):
-    """The variances of a `PlaneUncertainty` that will not change: two products and 2 to the power of one."""
+    """The variances of a `PlaneUncertainty` that will not change, quick for one row.
 
-    slopes: Tensor
-    offsets: Tensor
+    As in `FrozenRBF`, kernels are 2 to the power of a product with (x, x²); here that of x² is made once for each
+    output, since for one row the reading of factors is what takes time.
+    """
+
+    center: Tensor
+    kernel_slopes: Tensor
+    kernel_offsets: Tensor
+    curvature: Tensor
+    plane_slopes: Tensor
+    plane_offsets: Tensor
     coefficients: Tensor
 
     def __init__(self, uncertainty: PlaneUncertainty) -> None:
         super().__init__()
-        exact = {name: part.double() for name, part in uncertainty.named_buffers()}
-        root = exact["root"]
-        self.num_outputs, num_features = root.shape[:2]
-        self.kernel = FrozenRBF(_unit_kernel(exact["lengthscale"]), exact["rows"])
-        self.num_rows = len(exact["rows"])
-        joined = root.transpose(0, 1).reshape(num_features, -1)
-        self.register_buffer("slopes", joined[:-1].contiguous())
-        self.register_buffer("offsets", joined[-1].clone())
-        self.register_buffer("coefficients", exact["coefficients"] @ root)
+        rows, lengthscale, coefficients, root = (part.double() for part in uncertainty.buffers())
+        self.shape = num_outputs, num_rows = len(root), len(rows)
+        root = nn.functional.pad(root, (0, -root.shape[-1] % _COLUMNS))
+        weights = math.log2(math.e) * lengthscale.pow(-2).unsqueeze(-2)
+        near = rows - rows.mean(0)
+        linear = weights * near
+        of_plane = root.transpose(0, 1).flatten(1)
+        self.register_buffer("center", rows.mean(0))
+        self.register_buffer("kernel_slopes", linear.reshape(num_outputs * num_rows, -1).T.contiguous())
+        self.register_buffer("kernel_offsets", -0.5 * (linear * near).sum(-1).flatten())
+        self.register_buffer("curvature", -0.5 * weights.squeeze(-2).T.contiguous())
+        self.register_buffer("plane_slopes", of_plane[:-1].contiguous())
+        self.register_buffer("plane_offsets", of_plane[-1].clone())
+        self.register_buffer("coefficients", coefficients @ root)
 
     @property
     def numbers_per_row(self) -> int:
         """How many numbers a variance at one row takes while it is made."""
-        return self.num_outputs * self.num_rows + 2 * len(self.offsets)
+        return self.shape[0] * self.shape[1] + 2 * len(self.plane_offsets)
 
     def var(self, x: Float[Tensor, "*S N D"]) -> Float[Tensor, "*S N P"]:
         """‖rootᵀh(x) − Σₖ kernel(x, xₖ) coefficients[p, k] root‖²."""
-        rows = x.reshape(-1, x.shape[-1])
-        plane = torch.addmm(self.offsets, rows, self.slopes)
-        plane = plane.view(rows.shape[0], self.num_outputs, -1).transpose(0, 1)
-        projected = torch.baddbmm(plane, self.kernel.forward(rows), self.coefficients, alpha=-1)
-        return projected.square().sum(-1).T.reshape(*x.shape[:-1], self.num_outputs)
+        if x.dim() > 2:
+            return self.var(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], self.shape[0])
+        near = x - self.center
+        exponent = torch.addmm(self.kernel_offsets, near, self.kernel_slopes).view(-1, *self.shape)
+        cross = exponent.add_((near.square() @ self.curvature).unsqueeze(-1)).exp2_().transpose(0, 1)
+        plane = torch.addmm(self.plane_offsets, x, self.plane_slopes).view(
+            -1, self.shape[0], self.coefficients.shape[-1]
+        )
+        # Not `baddbmm`, which took 7.9 ms for 500 rows, 14 outputs and 200 reference rows where `bmm` took 1.6.
+        return (plane.transpose(0, 1) - torch.bmm(cross, self.coefficients)).square().sum(-1).T
 
 
 def generalised_least_squares(
@@ -252,13 +271,6 @@ def _rbf(
     others = (rows - center) / lengthscale.unsqueeze(-2)
     squares = near.square().sum(-1, keepdim=True) + others.square().sum(-1).unsqueeze(-2)
     return (near @ others.mT - 0.5 * squares).clamp_max(0.0).exp()
-
-
-def _unit_kernel(lengthscale: Float[Tensor, "P D"]) -> ScaledRBF:
-    kernel = rbf(lengthscale.shape[1], len(lengthscale)).to(lengthscale)
-    assert isinstance(kernel, ScaledRBF)
-    kernel.base_kernel.lengthscale = lengthscale.unsqueeze(-2)
-    return kernel
 
 
 def _require_shapes(parts: dict[str, Tensor]) -> None:
