@@ -132,6 +132,7 @@ class FrozenPlaneUncertainty(nn.Module):
         near = rows - rows.mean(0)
         linear = weights * near
         of_plane = root.transpose(0, 1).flatten(1)
+        self.num_columns = root.shape[-1]
         self.register_buffer("center", rows.mean(0))
         self.register_buffer("kernel_slopes", linear.reshape(num_outputs * num_rows, -1).T.contiguous())
         self.register_buffer("kernel_offsets", -0.5 * (linear * near).sum(-1).flatten())
@@ -150,11 +151,9 @@ class FrozenPlaneUncertainty(nn.Module):
         if x.dim() > 2:
             return self.var(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], self.shape[0])
         near = x - self.center
-        exponent = torch.addmm(self.kernel_offsets, near, self.kernel_slopes).view(-1, *self.shape)
+        exponent = torch.addmm(self.kernel_offsets, near, self.kernel_slopes).view(x.shape[0], *self.shape)
         cross = exponent.add_((near.square() @ self.curvature).unsqueeze(-1)).exp2_().transpose(0, 1)
-        plane = torch.addmm(self.plane_offsets, x, self.plane_slopes).view(
-            -1, self.shape[0], self.coefficients.shape[-1]
-        )
+        plane = torch.addmm(self.plane_offsets, x, self.plane_slopes).view(x.shape[0], self.shape[0], self.num_columns)
         # Not `baddbmm`, which took 7.9 ms for 500 rows, 14 outputs and 200 reference rows where `bmm` took 1.6.
         return (plane.transpose(0, 1) - torch.bmm(cross, self.coefficients)).square().sum(-1).T
 
