@@ -5,6 +5,7 @@ import torch
 from mogul.model import Model
 from mogul.models import build
 from mogul.output_mean import LinearOutputMean
+from mogul.plane import PlaneUncertainty
 from mogul.predictor import Predictor
 from perturbing import perturbed
 
@@ -12,15 +13,23 @@ NUM_INPUTS, NUM_OUTPUTS, NUM_POINTS = 3, 2, 6
 
 
 def random_model(name: str, dtype: torch.dtype = torch.float64, **options: object) -> Model:
-    """The named model with its plane, at random parameters."""
+    """The named model with its plane, which is random, at random parameters."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(30, NUM_INPUTS, generator=generator, dtype=dtype)
     y = torch.sin(x[:, :NUM_OUTPUTS]) + 2
     latent = name.endswith("-lvm")  # whose inputs no plane can be fitted to
-    plane = None if latent else LinearOutputMean.fit(x.double().numpy(), y.double().numpy())
+    plane = None if latent else LinearOutputMean.fit(x.double().numpy(), y.double().numpy(), random_plane(x))
     sizes = {"num_inducing": 7, "num_top_inducing": 5, "num_mixing_inducing": 6, "num_hidden": 4, **options}
     model = build(name, x, NUM_OUTPUTS, generator, output_mean=plane, **sizes)
     return perturbed(model, generator, 0.2)
+
+
+def random_plane(x: torch.Tensor) -> PlaneUncertainty:
+    """How far a plane of the outputs may be off, for outputs that differ in all."""
+    each = torch.arange(1.0, NUM_OUTPUTS + 1)
+    observed = torch.arange(len(x) * NUM_OUTPUTS).reshape(len(x), NUM_OUTPUTS) % 5 > 0
+    sizes = each[:, None] * torch.ones(NUM_INPUTS + 1)
+    return PlaneUncertainty.of(x, observed, sizes[:, 1:], each, 0.1 * each, sizes)
 
 
 def points(dtype: torch.dtype = torch.float64, num_points: int = NUM_POINTS) -> torch.Tensor:

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 import mogul
 from mogul.data import Dataset
+from mogul.output_mean import LinearOutputMean
+from mogul.plane import PlaneUncertainty
 from mogul.training import Fitted, FittedLatent, TrainingConfig, fit
 from small_models import sizes_of
 
@@ -33,6 +36,17 @@ def trained(name: str, config: TrainingConfig = ONCE, rows: int = 12, **options:
     fitted = fit(data(rows), name, config, **latent, **(own | options))
     if isinstance(fitted, FittedLatent):
         return replace(fitted, inference=replace(fitted.inference, steps=4))
+    return fitted
+
+
+def with_random_plane(fitted: Fitted, rows: Dataset) -> Fitted:
+    """The same model, whose plane is known only as well as these rows allow under some GP."""
+    x, mean = torch.as_tensor(fitted.scaling.inputs.apply(rows.x)), fitted.model.mean
+    assert isinstance(mean, LinearOutputMean)
+    one = torch.ones(rows.num_outputs)
+    observed = torch.as_tensor(~np.isnan(rows.y))
+    wide = one[:, None].expand(-1, rows.num_inputs + 1)
+    mean.uncertainty = PlaneUncertainty.of(x, observed, wide[:, 1:], one, 0.1 * one, wide).to(mean.weights)
     return fitted
 
 

@@ -13,6 +13,7 @@ from botorch.utils.multi_objective.box_decompositions.dominated import Dominated
 import mogul
 from mogul.errors import ConfigError, ShapeError, UnsupportedError
 from mogul.surrogate import Surrogate
+from stored_models import with_random_plane
 
 NUM_INPUTS, NUM_OUTPUTS = 2, 3
 SHALLOW = ["mogp", "gprn", "sbgprn", "n-mogp", "n-sbgprn"]
@@ -74,6 +75,51 @@ def test_samples_have_the_exact_moments(name, noisy, regressors):
     squares = (draws - posterior.mean).square()
     error = (squares.mean(0) - posterior.variance).abs() / squares.std(0)
     assert error.max() < 5 / num_draws**0.5
+
+
+@pytest.fixture(scope="module")
+def uncertain():
+    """A model whose plane is random, and points far outside its rows."""
+    data = mogul.Dataset(*table())
+    config = mogul.TrainingConfig(epochs=2, num_starts=1)
+    fitted = with_random_plane(mogul.fit(data, model="mogp", config=config, num_inducing=8), data)
+    return Surrogate.of(fitted), fitted, torch.tensor([[300.0, -3.0], [100.0, -5.0], [90.0, -3.02]]).double()
+
+
+class TestRandomPlane:
+    """Its spread is in moments and draws alike."""
+
+    def test_moments_are_the_predictors(self, uncertain):
+        surrogate, fitted, X = uncertain
+        mean, std = fitted.predictor(precision=torch.float64).mean_std(X.numpy())
+        posterior = surrogate.posterior(X, observation_noise=True)
+        np.testing.assert_allclose(posterior.mean, mean, rtol=1e-9)
+        np.testing.assert_allclose(posterior.variance.sqrt(), std, rtol=1e-9)
+
+    def test_samples_have_these_moments(self, uncertain):
+        surrogate, _, X = uncertain
+        posterior, count = surrogate.posterior(X), 20_000
+        torch.manual_seed(0)
+        squares = (posterior.rsample(torch.Size([count])) - posterior.mean).square()
+        assert ((squares.mean(0) - posterior.variance).abs() / squares.std(0)).max() < 5 / count**0.5
+
+    def test_draws_at_the_first_points_stay_as_they_are(self, uncertain):
+        surrogate, _, X = uncertain
+        three, two = (surrogate.posterior(X[:count]) for count in (3, 2))
+        numbers = torch.randn(5, *three.base_sample_shape, generator=torch.Generator().manual_seed(1)).double()
+        some = two.rsample_from_base_samples(torch.Size([5]), numbers[:, :2])
+        torch.testing.assert_close(three.rsample_from_base_samples(torch.Size([5]), numbers)[:, :2], some)
+
+    def test_gradients_match_finite_differences(self, uncertain):
+        surrogate, _, X = uncertain
+
+        def values(z):
+            posterior = surrogate.posterior(surrogate.input_shift + z * surrogate.input_scale)
+            draws = IIDNormalSampler(torch.Size([2]), seed=3)(posterior) / surrogate.output_scale
+            return torch.cat([draws.flatten(), (posterior.variance.sqrt() / surrogate.output_scale).flatten()])
+
+        z = ((X[2:] - surrogate.input_shift) / surrogate.input_scale).requires_grad_()
+        assert torch.autograd.gradcheck(values, (z,), atol=1e-5)
 
 
 def test_samples_of_a_neural_model_are_not_normal(regressors):

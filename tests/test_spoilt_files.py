@@ -41,6 +41,12 @@ def with_tensors(path: Path, **changes: torch.Tensor) -> None:
     write_sealed(path, {**header, "sha256": "0" * 64}, tensors | replaced)
 
 
+def random_plane(**changes: tuple[int, ...]) -> dict[str, torch.Tensor]:
+    """What a file holds of a random plane, in these sizes."""
+    sizes = {"rows": (4, 2), "lengthscale": (3, 2), "coefficients": (3, 4, 3), "root": (3, 3, 3)} | changes
+    return {f"model__mean__uncertainty__{name}": torch.ones(size).double() for name, size in sizes.items()}
+
+
 def rewrite(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
     return lambda path: path.write_bytes(change(path.read_bytes()))
 
@@ -110,6 +116,26 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str, str]] = {
             model__prior__variational_mean=torch.zeros(60_000, 1, dtype=torch.float64),
         ),
         "must not need more numbers than its file holds; one part needs 3,600,000,000",
+        "fit the model again",
+    ),
+    "a plane whose sizes multiply": (
+        lambda p: with_tensors(p, **random_plane(rows=(60_000, 2), lengthscale=(60_000, 2))),
+        "coefficients must be .*60000, 60000, 3.*; got",
+        "fit the model again",
+    ),
+    "a plane of more outputs": (
+        lambda p: with_tensors(p, **random_plane(lengthscale=(9, 2), coefficients=(9, 4, 3), root=(9, 3, 3))),
+        r"uncertainty must be of a plane of shape \(D, P\) = \(2, 3\); got \(2, 9\)",
+        "fit the model again",
+    ),
+    "a plane in parts": (
+        lambda p: with_tensors(p, model__mean__uncertainty__root=torch.zeros(3, 3, 3, dtype=torch.float64)),
+        "must describe a model",
+        "fit the model again",
+    ),
+    "a plane of another precision": (
+        lambda p: with_tensors(p, **{name: part.float() for name, part in random_plane().items()}),
+        "Tensors must have the model's precision",
         "fit the model again",
     ),
     "another precision": (
@@ -184,3 +210,9 @@ def test_any_truncation_is_noticed(share: float, good: bytes, path: Path) -> Non
     path.write_bytes(good[: int(share * len(good))])
     with pytest.raises(FileError):
         load(path)
+
+
+def test_a_sound_random_plane_is_not_refused(path: Path) -> None:
+    certain = load(path).predict([[9.0, 9.0]]).std
+    with_tensors(path, **random_plane())
+    assert (load(path).predict([[9.0, 9.0]]).std > certain).all()

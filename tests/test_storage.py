@@ -23,7 +23,7 @@ from mogul.sealed import FORMAT
 from mogul.storage import describe, load, load_with_extra, save
 from mogul.training import Blueprint, Fitted, FittedLatent, NaturalGradient, NoiseUpdate, Stopping, TrainingConfig, fit
 from small_models import sizes_of
-from stored_models import ONCE, again, data, trained
+from stored_models import ONCE, again, data, trained, with_random_plane
 
 NEW = np.array([[0.3, -1.0], [2.0, 0.5]])
 
@@ -72,6 +72,10 @@ VARIANTS: dict[str, Callable[[], Fitted]] = {
     "linear latent inner mean": lambda: trained("dgp-lvm", inner_mean="linear"),
     "correlated mixing": lambda: trained("n-mogp", correlated_mixing=True),
     "no plane": lambda: fit(data(), "mogp", ONCE, mean="paper", **sizes_of("mogp")),
+    "a random plane": lambda: with_random_plane(trained("mogp"), data()),
+    "a random plane in float32": lambda: with_random_plane(
+        trained("n-dgp", replace(ONCE, precision="float32")), data()
+    ),
     "constant mean": lambda: fit(data(), "n-mogp", ONCE, mean="constant", **sizes_of("n-mogp")),
     "a nonlinearity by name": lambda: trained("n-mogp", nonlinearity="relu"),
     "a nonlinearity": lambda: trained("n-mogp", nonlinearity=Erf(shift=0.25)),

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Model(nn.Module):
     """y = mean(x) + scale ∘ (M(x) h(F(x)) + noise), for standardised x and y.
 
-    The head works in its own units, residuals of unit size; whatever leaves a model is in those of y.
+    The head works in its own units, residuals of unit size; whatever leaves a model is in those of y. A mean that is
+    random is part of every variance, density and draw.
 
     Example:
         >>> from mogul.models import build
@@ -70,14 +71,16 @@ class Model(nn.Module):
         """The draws that these numbers stand for: differentiable in x, and the same for the same numbers."""
         f = self.prior.sample_joint(x, normals)
         h = self.head.features.sample_joint(f, normals)
-        return self.mean.forward(x) + self.mean.scale * self.head.mixing.sample_joint(h, x, normals)
+        signal = self.head.mixing.sample_joint(h, x, normals)
+        return self.mean.sample_joint(x, normals) + self.mean.scale * signal
 
     def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
         """How many numbers a prediction with so many draws holds for each row while it is made."""
         features, mixing = self.head.features, self.head.mixing
         at_work = self.prior.numbers_per_row(num_samples, drawn_inputs=drawn_inputs)
-        noise = self.head.noise.numbers_per_point * (num_samples if drawn_inputs else 1)
-        return at_work + noise + num_samples * (features.num_features + mixing.numbers_per_point)
+        own = self.head.noise.numbers_per_point + self.mean.numbers_per_row
+        own = own * num_samples if drawn_inputs else own
+        return at_work + own + num_samples * (features.num_features + mixing.numbers_per_point)
 
     @property
     def jitter(self) -> float:

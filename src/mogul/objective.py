@@ -111,7 +111,7 @@ class Objective(ABC):
         """The terms, for the whole data set."""
         rescale = self.num_data / len(batch)
         x = model.inputs.draw(batch, generator)
-        signal = self.expectation.signal(model, x, generator)
+        signal = self.signal(model, x, generator)
         noise = model.head.noise(x, generator)
         target = model.mean.residual(batch.y, batch.x)
         with torch.no_grad():
@@ -123,6 +123,11 @@ class Objective(ABC):
             log_prior=model.log_prior(),
             misfit=misfit,
         )
+
+    def signal(self, model: Model, x: Float[Tensor, "N D"], generator: torch.Generator) -> Marginals:
+        """Moments of the head's signal, for a mean of the outputs that is known."""
+        # A plane that is random is taken at its mean: at rows trained on, the head makes up for what it is off by.
+        return self.expectation.signal(model, x, generator)
 
     @abstractmethod
     def row_fit(self, model: Model, batch: Batch, signal: Marginals, noise: NoiseLaw) -> Float[Tensor, "N"]:
@@ -211,6 +216,10 @@ class Predictive(Objective):
         True
     """
 
+    def signal(self, model: Model, x: Float[Tensor, "N D"], generator: torch.Generator) -> Marginals:
+        """With the variance of the mean of the outputs, as predictions have it."""
+        return model.mean.widened(self.expectation.signal(model, x, generator), x)
+
     def row_fit(self, model: Model, batch: Batch, signal: Marginals, noise: NoiseLaw) -> Float[Tensor, "N"]:
         """log E p(y | signal)."""
         return row_log_predictive(model, batch, signal, noise)
@@ -253,7 +262,10 @@ def row_log_likelihood(model: Model, batch: Batch, signal: Marginals, noise: Noi
 
 
 def row_log_predictive(model: Model, batch: Batch, signal: Marginals, noise: NoiseLaw) -> Float[Tensor, "N"]:
-    """The log predictive density of each row over its observed outputs, for the mixture of the signal's components."""
+    """The log predictive density of each row over its observed outputs, for the mixture of the signal's components.
+
+    The signal's variance holds that of the mean of the outputs: see `OutputMean.widened`.
+    """
     target = model.mean.residual(batch.y, batch.x)
     each = noise.log_density(target, batch.observed, signal).reshape(-1, len(batch))
     log_density = signal.log_mean(each)

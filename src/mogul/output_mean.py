@@ -1,14 +1,17 @@
 """What a model adds its head to: nothing, or a least-squares plane whose residual the head then models."""
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from mogul.arrays import Array
-from mogul.errors import ConfigError
+from mogul.errors import ConfigError, ShapeError
 from mogul.marginals import Marginals
+from mogul.normals import Normals
+from mogul.plane import FrozenPlaneUncertainty, PlaneUncertainty
 
 # The head's unit, in standard deviations of an output, where a plane fits better than this: below it is rounding.
 SMALLEST_RESIDUAL = 1e-4
@@ -23,14 +26,33 @@ class OutputMean(nn.Module, ABC):
     def forward(self, x: Float[Tensor, "*S N D"]) -> Float[Tensor, "*S N P"]:
         """mean(x), for standardised x."""
 
+    def var(self, x: Float[Tensor, "*S N D"]) -> Float[Tensor, "*S N P"] | None:
+        """The variance of mean(x) where it is random, in units of y²; None where it is known."""
+        return None
+
+    def sample_joint(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "*S N P"]:
+        """Draws of the whole function mean(x); mean(x) itself where it is known."""
+        return self.forward(x)
+
+    @property
+    def numbers_per_row(self) -> int:
+        """How many numbers a variance at one row takes while it is made."""
+        return 0
+
     def residual(self, y: Float[Tensor, "N P"], x: Float[Tensor, "N _"]) -> Float[Tensor, "N P"]:
         """From outputs to the head's units."""
         return (y - self.forward(x)) / self.scale
 
     def restore(self, signal: Marginals, x: Float[Tensor, "*S N _"]) -> Marginals:
-        """From the head's units to outputs."""
+        """From the head's units to outputs, with the variance of this mean."""
         mean, var = self.forward(x) + self.scale * signal.mean, self.scale.square() * signal.var
-        return Marginals(mean, var, log_weight=signal.log_weight)
+        own = self.var(x)
+        return Marginals(mean, var if own is None else var + own, log_weight=signal.log_weight)
+
+    def widened(self, signal: Marginals, x: Float[Tensor, "*S N _"]) -> Marginals:
+        """The head's signal in its own units, with the variance of this mean: for densities of residuals."""
+        own = self.var(x)
+        return signal if own is None else replace(signal, var=signal.var + own / self.scale.square())
 
 
 class ZeroMean(OutputMean):
@@ -53,6 +75,12 @@ class LinearOutputMean(OutputMean):
 
     Without that rescaling the plane would undo itself: a head of unit size drowns a residual of 1e-3.
 
+    Args:
+        weights: W.
+        bias: b.
+        scale: the head's unit, in units of y.
+        uncertainty: how far W and b may be off, where the head cannot make up for it; None takes them for known.
+
     Example:
         >>> x = torch.arange(6.0)[:, None]
         >>> mean = LinearOutputMean.fit(x.double().numpy(), (2 * x + x % 2).double().numpy())
@@ -62,19 +90,37 @@ class LinearOutputMean(OutputMean):
 
     weights: Tensor
     bias: Tensor
+    uncertainty: PlaneUncertainty | FrozenPlaneUncertainty | None
 
-    def __init__(self, weights: Float[Tensor, "D P"], bias: Float[Tensor, "P"], scale: Float[Tensor, "P"]) -> None:
+    def __init__(
+        self,
+        weights: Float[Tensor, "D P"],
+        bias: Float[Tensor, "P"],
+        scale: Float[Tensor, "P"],
+        uncertainty: PlaneUncertainty | None = None,
+    ) -> None:
         super().__init__()
+        if uncertainty is not None and uncertainty.lengthscale.mT.shape != weights.shape:
+            raise ShapeError(
+                f"uncertainty must be of a plane of shape (D, P) = {tuple(weights.shape)}; "
+                f"got {tuple(uncertainty.lengthscale.mT.shape)}. Make both from the same rows."
+            )
         self.register_buffer("weights", weights)
         self.register_buffer("bias", bias)
         self.register_buffer("scale", scale)
+        self.uncertainty = uncertainty
 
     @staticmethod
-    def fit(x: Float[Array, "N D"], y: Float[Array, "N P"]) -> "LinearOutputMean":
+    def fit(
+        x: Float[Array, "N D"], y: Float[Array, "N P"], uncertainty: PlaneUncertainty | None = None
+    ) -> "LinearOutputMean":
         """Each output on the rows where it is observed (NaN is missing); the penalty by leave-one-out error.
 
         With rows to spare and inputs that differ the penalty is next to nothing, and this is least squares. With few
         rows it is at least so large that residuals of the rows trained on are like those of new ones.
+
+        How far the plane may be off depends on what the head can take up: with a GP's hyperparameters at hand, give
+        `PlaneUncertainty.of` these rows, or take its own plane from `generalised_least_squares`.
         """
         import numpy as np
         from sklearn.linear_model import RidgeCV
@@ -96,11 +142,28 @@ class LinearOutputMean(OutputMean):
             weights[:, columns], bias[columns] = plane.coef_.reshape(len(columns), -1).T, plane.intercept_
             left_out = np.sqrt(-np.reshape(plane.best_score_, -1))
             scale[columns] = np.maximum(left_out, SMALLEST_RESIDUAL)
-        return LinearOutputMean(torch.as_tensor(weights), torch.as_tensor(bias), torch.as_tensor(scale))
+        return LinearOutputMean(
+            torch.as_tensor(weights), torch.as_tensor(bias), torch.as_tensor(scale), uncertainty=uncertainty
+        )
 
     def forward(self, x: Float[Tensor, "*S N D"]) -> Float[Tensor, "*S N P"]:
         """x W + b."""
         return x @ self.weights + self.bias
+
+    def var(self, x: Float[Tensor, "*S N D"]) -> Float[Tensor, "*S N P"] | None:
+        """That of the coefficients, where the head cannot make up for it."""
+        return None if self.uncertainty is None else self.uncertainty.var(x)
+
+    def sample_joint(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "*S N P"]:
+        """x W + b, with one deviation of W and b for each draw."""
+        if not isinstance(self.uncertainty, PlaneUncertainty):  # frozen, it has variances alone
+            return self.forward(x)
+        return self.forward(x) + self.uncertainty.sample_joint(x, normals)
+
+    @property
+    def numbers_per_row(self) -> int:
+        """Those of the uncertainty."""
+        return 0 if self.uncertainty is None else self.uncertainty.numbers_per_row
 
 
 def _penalties(x: Float[Array, "N D"]) -> Float[Array, "K"]:

@@ -20,6 +20,7 @@ from mogul.inputs import Observed
 from mogul.marginals import Marginals
 from mogul.model import Model
 from mogul.nonlinearities import Nonlinearity
+from mogul.plane import FrozenPlaneUncertainty, PlaneUncertainty
 from mogul.priors import DeepGPs, IndependentGPs
 from mogul.priors.frozen import FrozenDeep, FrozenGPs
 
@@ -69,7 +70,9 @@ class Predictor(nn.Module):
         features, mixing = frozen.head.features, frozen.head.mixing
         per_draw = features.num_features**2 + mixing.numbers_per_point
         self._numbers_per_row = max(
-            frozen.prior.numbers_per_row(num_samples, drawn_inputs=False), draws.numel() * per_draw
+            frozen.prior.numbers_per_row(num_samples, drawn_inputs=False),
+            draws.numel() * per_draw,
+            frozen.mean.numbers_per_row,
         )
 
     @staticmethod
@@ -93,6 +96,7 @@ class Predictor(nn.Module):
         _replace(copy, DeepGPs, FrozenDeep)
         _replace(copy, IndependentGPs, lambda gps: FrozenGPs(gps, num_samples, generator))
         _replace(copy, BayesianMixing, FrozenMixing)
+        _replace(copy, PlaneUncertainty, FrozenPlaneUncertainty)
         frozen = copy.double().to(precision).eval().requires_grad_(False)
         with torch.no_grad():
             return Predictor(frozen, num_inputs, num_samples).eval()
@@ -102,7 +106,8 @@ class Predictor(nn.Module):
         signal = self._signal(self.frozen, x)
         mean = torch.addcmul(self.frozen.mean.forward(x), self.scale, signal.mean)
         noise_var = self.frozen.noise_var(x, torch.Generator(x.device)) if self.noise_varies else self.noise_var
-        return mean, torch.addcmul(noise_var, self.square_scale, signal.var).sqrt_()
+        var, of_mean = torch.addcmul(noise_var, self.square_scale, signal.var), self.frozen.mean.var(x)
+        return mean, (var if of_mean is None else var.add_(of_mean)).sqrt_()
 
     def mean_std(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N P"]]:
         """Mean and standard deviation of the outputs, noise included."""

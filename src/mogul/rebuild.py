@@ -11,6 +11,7 @@ from mogul.errors import FileError
 from mogul.inputs import Latent
 from mogul.model import Model
 from mogul.output_mean import LinearOutputMean
+from mogul.plane import PlaneUncertainty
 from mogul.training.blueprint import Blueprint
 
 Layouts = dict[str, list[int]]
@@ -116,7 +117,17 @@ def _require_same_kinds(model: Model, state: dict[str, Tensor]) -> None:
 def _output_mean(state: dict[str, Tensor]) -> LinearOutputMean | None:
     if "mean.weights" not in state:
         return None
-    return LinearOutputMean(state["mean.weights"], state["mean.bias"], state["mean.scale"])
+    return LinearOutputMean(
+        state["mean.weights"], state["mean.bias"], state["mean.scale"], uncertainty=_plane_uncertainty(state)
+    )
+
+
+def _plane_uncertainty(state: dict[str, Tensor]) -> PlaneUncertainty | None:
+    """As it is in the file, each tensor as large as it is there; files of old have none."""
+    if "mean.uncertainty.root" not in state:
+        return None
+    parts = ("rows", "lengthscale", "coefficients", "root")
+    return PlaneUncertainty(*(state[f"mean.uncertainty.{part}"] for part in parts))
 
 
 def _laid_out(tensor: Tensor, order: list[int] | None) -> Tensor:

@@ -95,7 +95,7 @@ def held_out_score(model: Model, rows: Batch, generator: torch.Generator, num_sa
     for part in torch.arange(len(rows)).split(1000):  # type: ignore[no-untyped-call]  # torch's own
         some = rows.rows(part)
         q = model.prior(some.x, num_samples, generator)
-        signal = model.head.moments(q, some.x, generator).pooled()
+        signal = model.mean.widened(model.head.moments(q, some.x, generator).pooled(), some.x)
         total += float(row_log_predictive(model, some, signal, model.head.noise(some.x, generator)).sum())
     model.train(was_training)
     if not math.isfinite(total):
