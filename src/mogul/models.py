@@ -117,6 +117,7 @@ def build(
     solver: Solver | None = None,
     latent_mean: MeanName | None = None,
     kernel: Kernel | None = None,
+    inducing_points: Float[Tensor, "M D"] | None = None,
     output_mean: OutputMean | None = None,
     noise: NoiseName = "constant",
     noise_floor: float | None = None,
@@ -153,6 +154,8 @@ def build(
         kernel: any GPyTorch kernel on standardised inputs, with its priors and constraints, in place of the RBF of the
             latent GPs: of batch shape (L,), or () to share one among them. Further layers of a deep model, and gprn's
             mixing GPs, keep their own.
+        inducing_points: where those of the latent GPs start, in place of `num_inducing` centres by k-means; of a deep
+            model, those of its first layer.
         output_mean: what the head is added to; nothing by default.
         noise: "constant" is the paper's; "net" and "gp" have a log variance that depends on x, by a net or by GPs of
             their own; "student-t" has heavy tails; "low-rank" is correlated across outputs.
@@ -206,6 +209,7 @@ def build(
         solver=solver,
         latent_mean=latent_mean,
         given_kernel=kernel,
+        given_points=inducing_points,
         noise=noise,
         noise_floor=noise_floor,
         output_scale=x.new_ones(num_outputs) if output_mean is None else output_mean.scale.to(x),

@@ -68,6 +68,7 @@ class Plan:
     solver: Solver | None
     latent_mean: MeanName | None
     given_kernel: Kernel | None
+    given_points: Float[Tensor, "M D"] | None
     noise: NoiseName
     noise_floor: float | None
     num_noise_latents: int
@@ -100,7 +101,8 @@ class Plan:
     def _first_layer(
         self, num_latents: int, num_inducing: int, mean: MeanName, white_noise: float | None = None
     ) -> IndependentGPs:
-        points = kmeans(self.x, num_inducing, self.generator)
+        given = self.given_points
+        points = kmeans(self.x, num_inducing, self.generator) if given is None else given.to(self.x)
         kernel = self.latent_kernel(num_latents)
         start = mean_by_name(mean, self.x, num_latents)
         gps = IndependentGPs(kernel, points, num_latents, mean=start, white_noise=white_noise, solver=self.solver)

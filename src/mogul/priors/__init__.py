@@ -3,7 +3,7 @@
 from mogul.priors.deep import DeepGPs
 from mogul.priors.inducing import kmeans
 from mogul.priors.inner import Sites
-from mogul.priors.kernels import DeepKernel, own_kernel, rbf
+from mogul.priors.kernels import DeepKernel, ScaledRBF, own_kernel, rbf
 from mogul.priors.means import ConstantMean, LinearMean, Mean, MeanName, mean_by_name, principal_directions
 from mogul.priors.solvers import CIQ, Cholesky, Solver, with_more_jitter
 from mogul.priors.sparse import IndependentGPs, Prior, randomise
@@ -19,6 +19,7 @@ __all__ = [
     "Mean",
     "MeanName",
     "Prior",
+    "ScaledRBF",
     "Sites",
     "Solver",
     "kmeans",

@@ -110,7 +110,7 @@ class IndependentGPs(nn.Module):
         """Mean and covariance of q(F) over all the points together, for each leading index of x by itself."""
         *lead, num_points, num_inputs = x.shape
         rows = x.reshape(-1, num_inputs)
-        cross = self._cross(rows)
+        cross = self.whitened_cross(rows)
         cross = cross.reshape(*cross.shape[:-1], -1, num_points).movedim(-2, 0)
         scaled = self._root().transpose(-1, -2) @ cross
         prior_cov = self.kernel(x.reshape(-1, 1, num_points, num_inputs)).to_dense()
@@ -157,7 +157,7 @@ class IndependentGPs(nn.Module):
             return self.variational_mean.new_zeros(1)
         return torch.exp(self.log_white_noise)
 
-    def _cross(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "K M N"]:
+    def whitened_cross(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "K M N"]:
         """A = K_zz^{-1/2} K_zx, for each GP, or one for all where the kernel is shared."""
         whitened = self.solver.whiten(*self._covariances(x))
         self.jitter = whitened.jitter

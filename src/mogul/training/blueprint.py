@@ -14,7 +14,7 @@ class Blueprint:
 
     Args:
         model: one of `mogul.models.names()`.
-        options: as `build` takes them, without the output mean: that is made of numbers.
+        options: as `build` takes them, without what is made of numbers: output mean and inducing points.
         num_inputs: the number D of inputs, observed or latent.
         num_outputs: the number P of outputs.
         precision: of the model's numbers.
@@ -37,7 +37,7 @@ class Blueprint:
         model: str, options: Mapping[str, Any], num_inputs: int, num_outputs: int, config: TrainingConfig
     ) -> "Blueprint":
         """From the arguments of a training."""
-        kept = {name: value for name, value in options.items() if name != "output_mean"}
+        kept = {name: value for name, value in options.items() if name not in ("output_mean", "inducing_points")}
         return Blueprint(model, kept, num_inputs, num_outputs, config.precision, config)
 
     def solved_by(self, solver: Solver | None) -> "Blueprint":

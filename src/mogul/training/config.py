@@ -12,6 +12,7 @@ from mogul.training.stopping import Stopping
 from mogul.training.updates import Update
 
 Precision = Literal["float32", "float64"]
+StartName = Literal["random", "exact"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,9 @@ class TrainingConfig:
     """Settings of one training.
 
     Args:
-        epochs: passes over the data for the start that is trained to the end.
+        start: "random", or "exact": hyperparameters, plane, posterior and noise from exact GPs, one for each output,
+            fitted by L-BFGS to up to 1,000 rows.
+        epochs: passes over the data for the start that is trained to the end; 0 leaves the exact start as it is.
         batch_size: rows per step.
         learning_rate: Adam's, at first.
         milestones: shares of the epochs after which the rate is multiplied by `decay`.
@@ -50,6 +53,7 @@ class TrainingConfig:
     decay: float = 0.3
     rates: tuple[float, ...] | None = None
     anneal_epochs: int = 0
+    start: StartName = "random"
     num_starts: int = 5
     start_epochs: int = 20
     num_kept: int = 1
@@ -61,8 +65,10 @@ class TrainingConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.start not in get_args(StartName):
+            raise unknown_name("start", self.start, get_args(StartName))
+        require_natural(epochs=self.epochs) if self.start == "exact" else require_positive(epochs=self.epochs)
         require_positive(
-            epochs=self.epochs,
             batch_size=self.batch_size,
             num_starts=self.num_starts,
             start_epochs=self.start_epochs,

@@ -70,6 +70,8 @@ def fit_exact_gp(
     y: Float[Array, "N"],
     rng: np.random.Generator,
     relative_noise: Float[Array, "N"] | None = None,
+    *,
+    plane: bool = True,
 ) -> ExactGP:
     """The exact GP of one output with the largest evidence found.
 
@@ -78,6 +80,7 @@ def fit_exact_gp(
         y: the standardised output.
         rng: draws the subsets.
         relative_noise: the noise variance of each row over that of all; ones by default.
+        plane: whether there may be a plane.
 
     Example:
         >>> x = np.linspace(-1.7, 1.7, 100)[:, None]
@@ -86,8 +89,8 @@ def fit_exact_gp(
         (True, 0.0)
     """
     search = _Search(x, y, np.ones(len(y)) if relative_noise is None else relative_noise, rng.permutation(len(y)))
-    theta, plane = search.best()
-    return search.result(theta, plane)
+    theta, has_plane = search.best(plane=plane)
+    return search.result(theta, has_plane)
 
 
 def leave_one_out(
@@ -113,14 +116,15 @@ class _Search:
     relative_noise: Float[Array, "N"]
     order: Int[IntArray, "N"]
 
-    def best(self) -> tuple[Float[Array, "T"], bool]:
+    def best(self, *, plane: bool) -> tuple[Float[Array, "T"], bool]:
         """Log hyperparameters, and whether a plane is worth having."""
         middle = self._evidence(CLIMBED_ROWS, plane=False)
         theta, value = max((middle.climb(start, _SHORT) for start in self._starts()), key=lambda found: found[1])
         theta, value = middle.climb(theta, _LONG)
-        with_plane, plane_value = self._with_plane(theta)
-        plane = plane_value > value + _PLANE_GAIN
-        theta = with_plane if plane else theta
+        if plane:
+            with_plane, plane_value = self._with_plane(theta)
+            plane = plane_value > value + _PLANE_GAIN
+            theta = with_plane if plane else theta
         if len(self.y) > CLIMBED_ROWS:
             theta, _ = self._evidence(REFINED_ROWS, plane=plane).climb(theta, _REFINING)
         return theta, plane

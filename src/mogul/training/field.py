@@ -11,6 +11,10 @@ from mogul.plan import NoiseName
 from mogul.training.choice import MODELS, NOISES
 
 
+# Options of `build` that training finds: see `mean` and `TrainingConfig.start`.
+_FOUND = ("latent_mean", "output_mean", "inducing_points")
+
+
 @dataclass(frozen=True)
 class Field:
     """Models and kinds of noise to choose among, or models to mix: one of each where both were named.
@@ -56,7 +60,7 @@ class Field:
 
     def require_used(self, options: Mapping[str, Any], num_inputs: int | None) -> None:
         """Check that there are such options, and that some candidate has a use for each."""
-        known = [option for option in models.OPTIONS if option not in {"latent_mean", "output_mean"}]  # see `mean`
+        known = [option for option in models.OPTIONS if option not in _FOUND]
         for option in options:
             if option not in known:
                 raise unknown_name("option", option, known)

@@ -67,6 +67,9 @@ class Run:
             while self._clock < until:
                 self.recovery.advance(self)
                 on_epoch(self.records[-1])
+            if not self.records:  # a start that is not trained
+                self.records.append(self._assessed())
+                on_epoch(self.records[-1])
         except KeyboardInterrupt:
             self.recovery.undo(self)
             raise
@@ -169,7 +172,6 @@ class Run:
 
     def _epoch(self, clock: int) -> EpochRecord:
         began = time.perf_counter()
-        epoch = len(self.records)
         rate, kl_weight = self._rate_at(clock), self.config.kl_weight_at(clock)
         for group in self._optimiser.param_groups:
             group["lr"] = rate
@@ -178,10 +180,13 @@ class Run:
             terms = self.step(batch, kl_weight)
             # Weighting by rows makes the epoch's mean that of the whole data set, whatever the size of the last batch.
             sums += len(batch) / len(self._data) * _values(terms)
+        return self._record(sums, began, rate, kl_weight)
+
+    def _record(self, sums: torch.Tensor, began: float, rate: float, kl_weight: float) -> EpochRecord:
         elbo, ell, kl, log_prior = sums.tolist()
         return EpochRecord(
             start=self.start,
-            epoch=epoch,
+            epoch=len(self.records),
             elbo=elbo,
             ell=ell,
             kl=kl,
@@ -192,6 +197,15 @@ class Run:
             seconds=time.perf_counter() - began,
             rollbacks=self.recovery.rollbacks,
         )
+
+    @torch.no_grad()
+    def _assessed(self) -> EpochRecord:
+        """The objective as it is, over all rows."""
+        began = time.perf_counter()
+        sums = torch.zeros(4, dtype=torch.float64)
+        for piece in self._data.pieces(self._rows_at_once):
+            sums += len(piece) / len(self._data) * _values(self._elbo(self.model, piece, self._generator))
+        return self._record(sums, began, 0.0, 1.0)
 
     def _rate_at(self, clock: int) -> float:
         return self.config.rate_at(clock) * self.recovery.rate_factor

@@ -26,6 +26,7 @@ from mogul.training.blueprint import Blueprint
 from mogul.training.checkpoint import Checkpoint, identity_of
 from mogul.training.config import TrainingConfig
 from mogul.training.course import best_trained
+from mogul.training.exact_start import ExactStart
 from mogul.training.fitted import Fitted, FittedLatent
 from mogul.training.held_out import digest_of, divided
 from mogul.training.history import EpochRecord, History
@@ -129,9 +130,10 @@ class Task:
         saved = None if folder is None else Checkpoint(folder, self._identity(options), seconds)
         batch = self.scaling.batch(self.known, self.config.dtype)
         x = principal_scores(batch.y, self.num_inputs) if self.latent else batch.x
-        options = options | _means(self.mean, batch, models.Name.parse(self.model))
+        exact = self._exact_start(batch, options)
+        options = options | _means(self.mean, batch, models.Name.parse(self.model), exact)
         _log.info("%s: %s, %s, solver %s", self.model, self.config, options, options.get("solver") or "Cholesky()")
-        starts = Starts(self._runs(batch, x, options), self.config)
+        starts = Starts(self._runs(batch, x, options, exact), self.config)
         if saved is not None:
             saved.restore(starts)
         kept = best_trained(starts, self.model, on_epoch, saved)
@@ -143,12 +145,21 @@ class Task:
         settings = {"model": self.model, "config": self.config, "mean": self.mean, "num_inputs": self.num_inputs}
         return identity_of(self.data, **settings, options=options, held_out=self.held_out)
 
-    def _runs(self, batch: Batch, x: Float[Tensor, "N D"], options: dict[str, Any]) -> list[Run]:
+    def _exact_start(self, batch: Batch, options: dict[str, Any]) -> ExactStart | None:
+        if self.config.start != "exact":
+            return None
+        return ExactStart.of(batch, self.config.seed, plane=self.mean == "linear")
+
+    def _runs(
+        self, batch: Batch, x: Float[Tensor, "N D"], options: dict[str, Any], exact: ExactStart | None
+    ) -> list[Run]:
         seeds = torch.Generator().manual_seed(self.config.seed)
         runs = []
         for start in range(self.config.num_starts):
             generator = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=seeds)))
             built = models.build(self.model, x, self.data.num_outputs, generator, **options)
+            if exact is not None:
+                exact.apply(built)
             runs.append(Run(built, batch, self.config, generator, start, self.watched))
         return runs
 
@@ -168,7 +179,7 @@ class Task:
         )
 
 
-def _means(choice: MeanChoice, batch: Batch, name: models.Name) -> dict[str, Any]:
+def _means(choice: MeanChoice, batch: Batch, name: models.Name, exact: ExactStart | None) -> dict[str, Any]:
     """The options of `build` that a choice of mean stands for."""
     match choice:
         case "paper":
@@ -178,6 +189,8 @@ def _means(choice: MeanChoice, batch: Batch, name: models.Name) -> dict[str, Any
         case "linear":
             if name.latent:
                 raise ConfigError("mean='linear' needs inputs that are observed; latent ones are not. Use 'paper'.")
+            if exact is not None:
+                return {"output_mean": exact.mean}
             y = torch.where(batch.observed, batch.y, math.nan)
             return {"output_mean": LinearOutputMean.fit(batch.x.double().numpy(), y.double().numpy())}
         case _:
