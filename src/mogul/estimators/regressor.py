@@ -19,7 +19,7 @@ from mogul.training.choice import MODELS, Choice
 from mogul.training.config import Precision, TrainingConfig
 from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
-from mogul.training.held_out import group_numbers, held_out_share
+from mogul.training.held_out import group_numbers, held_out_share, warn_of_order
 from mogul.training.more import train_more
 from mogul.training.presets import default_model, with_defaults
 from mogul.training.rows import Rows
@@ -178,7 +178,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         data = named_dataset(matrix, self._names_in(), outputs)
         self._seed = seed_of(self.random_state)
         numbers = None if groups is None else group_numbers(as_array(groups), data.num_rows)
-        rows, calibrating = Rows.of(data, copies(sample_weight, data.num_rows), numbers), None
+        whole, rows, calibrating = data, Rows.of(data, copies(sample_weight, data.num_rows), numbers), None
         if aside is not None:
             rows, calibrating = rows.set_aside(aside, self._seed)
         data = rows.data
@@ -195,6 +195,9 @@ class MultiOutputGPRegressor(PredictsOutputs):
         first = MODELS[0] if model == AUTO else members(model)[0]
         share = share or held_out_share(config(first).stopping, choosing=choosing)
         held_out = None if is_pair(validation) else rows.watched(share, self._seed)
+        at_random = not grouped and (calibrating is not None or held_out is not None)
+        if at_random and (is_pair(validation) or share is None or held_out is not None):  # or else `fit` says so
+            warn_of_order(whole, stacklevel=3)
         if is_pair(validation):
             data, held_out = with_validation(data, self._own_rows(*validation))
         mean = "paper" if self.mean is None and self.preset == "paper" else self.mean
