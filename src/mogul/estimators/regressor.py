@@ -19,7 +19,7 @@ from mogul.training.choice import MODELS, Choice
 from mogul.training.config import Precision, TrainingConfig
 from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
-from mogul.training.held_out import group_numbers, held_out_share
+from mogul.training.held_out import group_numbers, held_out_share, warn_of_order
 from mogul.training.more import train_more
 from mogul.training.presets import default_model, with_defaults
 from mogul.training.rows import Rows
@@ -59,8 +59,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
             "net", "student-t" or "low-rank", as `mogul.models.build` has it; "auto" tries gp, constant and student-t,
             as the model's "auto" tries models.
         options: further options of `mogul.models.build`, by name.
-        calibrate: share of the rows, or of the groups where there are any, that are set aside to calibrate by after
-            training: 0.2, say. The spread of predictions is made to fit them, and there is `predict_interval`.
+        calibrate: share of the rows, or of the groups where there are any, that are set aside at random to calibrate by
+            after training: 0.2, say. The spread of predictions is made to fit them, and there is `predict_interval`.
         num_samples: draws of the predictive mixture, for quantiles, covariances and densities.
         random_state: of everything random but a training by `config`, which has a seed of its own; a number gives the
             same result each time.
@@ -146,8 +146,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
             y: outputs, where NaN is a missing value.
             sample_weight: how often each row counts, in whole numbers.
             validation: rows whose likelihood says when to stop, and what "auto" chooses: a pair (X, Y) of one's own, or
-                a share to hold out, a fifth where `groups` or "auto" needs one; else the ELBO is watched. What `groups`
-                or "auto" holds out is trained on in the end.
+                a share to hold out at random, a fifth where `groups` or "auto" needs one; else the ELBO is watched.
+                What `groups` or "auto" holds out is trained on in the end.
             groups: a label for each row. Whole groups are held out then, drawn at random: rows of a trajectory, a
                 patient or a day tell of each other, and what counts is often how a model does on new ones. They say
                 how long to train, and what "auto" chooses; then the model is trained again, on all groups.
@@ -178,7 +178,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         data = named_dataset(matrix, self._names_in(), outputs)
         self._seed = seed_of(self.random_state)
         numbers = None if groups is None else group_numbers(as_array(groups), data.num_rows)
-        rows, calibrating = Rows.of(data, copies(sample_weight, data.num_rows), numbers), None
+        whole, rows, calibrating = data, Rows.of(data, copies(sample_weight, data.num_rows), numbers), None
         if aside is not None:
             rows, calibrating = rows.set_aside(aside, self._seed)
         data = rows.data
@@ -195,6 +195,9 @@ class MultiOutputGPRegressor(PredictsOutputs):
         first = MODELS[0] if model == AUTO else members(model)[0]
         share = share or held_out_share(config(first).stopping, choosing=choosing)
         held_out = None if is_pair(validation) else rows.watched(share, self._seed)
+        at_random = not grouped and (calibrating is not None or held_out is not None)
+        if at_random and (is_pair(validation) or share is None or held_out is not None):  # or else `fit` says so
+            warn_of_order(whole, stacklevel=3)
         if is_pair(validation):
             data, held_out = with_validation(data, self._own_rows(*validation))
         mean = "paper" if self.mean is None and self.preset == "paper" else self.mean

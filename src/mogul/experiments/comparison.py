@@ -23,6 +23,7 @@ from mogul.row_scores import RowScores, predicted_parts, row_scores
 from mogul.training.config import TrainingConfig
 from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
+from mogul.training.held_out import warn_of_order
 from mogul.training.presets import preset as preset_config
 from mogul.training.presets import with_defaults
 from mogul.training.rows import Rows
@@ -65,6 +66,8 @@ class Training:
         mean: MeanChoice | None = "paper" if self.preset == "paper" else None
         options = with_defaults(self.options, model, self.preset, data.num_outputs)
         retrain = grouped or AUTO in (model, options["noise"])
+        if aside is not None and not retrain:  # where `fit` holds rows out, it says so
+            warn_of_order(data)
         fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, retrain=retrain, **options)
         return fitted if aside is None else fitted.calibrated(aside.data, aside.groups, self.seed)
 

@@ -8,7 +8,7 @@ is that of the part without the floor, so that updates by it are steps of expect
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -24,7 +24,16 @@ _QUADRATURE_ORDER = 10
 
 
 class NoiseLaw(ABC):
-    """p(y | signal) at N points. Missing outputs hold finite stand-ins: what is masked must still have a gradient."""
+    """p(y | signal) at N points. Missing outputs hold finite stand-ins: what is masked must still have a gradient.
+
+    Each is a dataclass with a field `log_precision`, the level.
+    """
+
+    log_precision: Float[Tensor, "P"]
+
+    def at_level(self, log_precision: Float[Tensor, "P"]) -> "NoiseLaw":
+        """The same law with another level log β."""
+        return replace(self, log_precision=log_precision)  # type: ignore[type-var]  # subclasses are dataclasses
 
     @property
     @abstractmethod
@@ -88,8 +97,6 @@ class Nodes:
 
 class ScaleMixtureLaw(NoiseLaw):
     """Noise that is Normal given its scale, and has one of a few scales, for each output by itself."""
-
-    log_precision: Float[Tensor, "P"]
 
     @abstractmethod
     def nodes(self) -> Nodes:

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
 from mogul.data import Batch
 from mogul.errors import ConfigError, NumericalError, require_positive
@@ -22,15 +20,14 @@ class Stopping:
     ELBO that falls is one that steps were too large for: then the next rate begins in any case.
 
     What is watched is the ELBO, or the log likelihood of rows held out of training; then the best state is kept, too.
-    Rows are held out in a few stretches of consecutive rows. Where the order of rows means nothing, that is as good as
-    any choice. Where they follow each other in time, a row between two neighbours that are trained on is no test:
-    by trajectory, F-Baxter's LL falls from its sixth epoch on, and that of such rows goes on rising.
+    Rows are held out at random. Where they follow each other in time, a row between two neighbours that are trained on
+    is no test, and whole groups should be held out: by trajectory, F-Baxter's LL falls from its sixth epoch on, and
+    that of random rows goes on rising.
 
     Args:
         patience: the means over so many epochs and over as many before them are compared.
         tolerance: the least gain that counts, in nats per observed output value.
         held_out: share of the rows that are held out; 0 watches the ELBO.
-        num_stretches: in how many stretches.
 
     Example:
         >>> Stopping(patience=2).is_flat([0.0, 1.0, 1.0, 1.0]), Stopping(patience=2).is_flat([0.0, 1.0, 1.0, 1.0, 1.0])
@@ -40,10 +37,9 @@ class Stopping:
     patience: int = 4
     tolerance: float = 2e-3
     held_out: float = 0.0
-    num_stretches: int = 5
 
     def __post_init__(self) -> None:
-        require_positive(patience=self.patience, num_stretches=self.num_stretches)
+        require_positive(patience=self.patience)
         if not 0 <= self.held_out < 1:
             raise ConfigError(f"held_out must be in [0, 1); got {self.held_out}. 0.1 holds out a tenth of the rows.")
 
@@ -59,31 +55,6 @@ class Stopping:
         """From the mean of some epochs to that of the next; without limit where there are too few to say."""
         recent, before = values[-self.patience :], values[-2 * self.patience : -self.patience]
         return (sum(recent) - sum(before)) / self.patience if len(before) == self.patience else math.inf
-
-    def divide(self, num_rows: int, name: str = "The share held out") -> tuple[Int[Tensor, "K"], Int[Tensor, "W"]]:
-        """Places of rows to train on, and of rows to watch: the last ones of each of some equal parts.
-
-        Errors call the share by this name.
-        """
-        if not self.held_out:
-            return torch.arange(num_rows), torch.arange(0)
-        num_held_out = round(self.held_out * num_rows)
-        if not 0 < num_held_out < num_rows:
-            raise ConfigError(
-                f"{name} must leave rows on both sides; {self.held_out} of {num_rows} rows is {num_held_out}. "
-                "Give another share, or none."
-            )
-        parts = torch.arange(num_rows).tensor_split(self.num_stretches)
-        quotas = [len(some) for some in torch.arange(num_held_out).tensor_split(self.num_stretches)]
-        edges = [len(part) - quota for part, quota in zip(parts, quotas, strict=True)]
-        known = torch.cat([part[:edge] for part, edge in zip(parts, edges, strict=True)])
-        watched = torch.cat([part[edge:] for part, edge in zip(parts, edges, strict=True)])
-        return known, watched
-
-    def split(self, data: Batch) -> tuple[Batch, Batch | None]:
-        """Rows to train on, and rows to watch, if any are held out."""
-        known, watched = self.divide(len(data))
-        return (data.rows(known), data.rows(watched)) if len(watched) else (data, None)
 
 
 @torch.no_grad()

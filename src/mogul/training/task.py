@@ -28,7 +28,7 @@ from mogul.training.config import TrainingConfig
 from mogul.training.course import best_trained
 from mogul.training.exact_start import ExactStart
 from mogul.training.fitted import Fitted, FittedLatent
-from mogul.training.held_out import digest_of, divided
+from mogul.training.held_out import digest_of, divided, warn_of_order
 from mogul.training.history import EpochRecord, History
 from mogul.training.inference import InferenceConfig
 from mogul.training.mixture import FittedMixture
@@ -78,7 +78,7 @@ class Task:
             )
         if not (latent or data.num_inputs):
             raise ConfigError(f"{model} needs inputs; the data have none. Give X, or fit '{model}-lvm'.")
-        kept, watched = divided(data.num_rows, config.stopping, held_out)
+        kept, watched = divided(data.num_rows, config.stopping, held_out, config.seed)
         if len(watched) and np.isnan(data.y[watched]).all():
             raise DataError(
                 f"Held-out rows must have known outputs; the {len(watched)} held out have none. Hold out others."
@@ -113,6 +113,8 @@ class Task:
         asked = {name: value for name, value in given.items() if isinstance(value, int) and value > 0}
         for finding in advice(self.known.without_inputs() if self.latent else self.known, asked):
             warnings.warn(finding.message, MogulWarning, stacklevel=3)
+        if self.watched is not None and self.held_out is None:  # drawn at random, not given
+            warn_of_order(self.data, stacklevel=3)
 
     def require_buildable(self, options: dict[str, Any]) -> None:
         """Check the values of these options by building the model on a few rows."""
