@@ -43,6 +43,7 @@ from mogul.priors import (
     rbf,
 )
 
+FROM_RESIDUALS = "residuals"  # in place of a name: the kind that residuals of exact GPs ask for
 NoiseName = Literal["constant", "net", "gp", "student-t", "low-rank"]
 VARYING_NOISES: tuple[NoiseName, ...] = ("net", "gp")  # those that depend on the input: `Noise.varies`
 

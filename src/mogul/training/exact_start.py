@@ -11,11 +11,11 @@ from torch import Tensor
 
 from mogul.arrays import Array, IntArray
 from mogul.data import Batch
-from mogul.heads import BayesianMixing
+from mogul.heads import BayesianMixing, ConstantNoise, Identity, StudentTNoise
 from mogul.model import Model
 from mogul.output_mean import SMALLEST_RESIDUAL, LinearOutputMean
 from mogul.plan import NoiseName
-from mogul.plane import generalised_least_squares
+from mogul.plane import PlaneUncertainty, generalised_least_squares
 from mogul.priors import IndependentGPs, ScaledRBF
 from mogul.training.exact import ExactGP
 from mogul.training.residuals import fit_robust_gp
@@ -79,6 +79,29 @@ class ExactStart:
         x = self.batch.x.numpy()
         return self.batch.x[torch.as_tensor(spread_out(self.gps, x, most))]
 
+    def plane_of(self, batch: Batch) -> LinearOutputMean:
+        """The least-squares plane of all of many rows, with what is not known of it by these exact GPs."""
+        y = torch.where(batch.observed, batch.y, math.nan)
+        uncertainty = PlaneUncertainty.of(
+            self.batch.x,
+            self.batch.observed,
+            *self._hyperparameters(),
+            self.relative_noise * torch.tensor([gp.noise_var for gp in self.gps]).double(),
+            torch.ones(len(self.gps), batch.x.shape[1] + 1),
+        )
+        return LinearOutputMean.fit(batch.x.double().numpy(), y.double().numpy(), uncertainty)
+
+    def _hyperparameters(self) -> tuple[Float[Tensor, "P D"], Float[Tensor, "P"]]:
+        lengthscale = torch.as_tensor(np.stack([gp.lengthscale for gp in self.gps]))
+        return lengthscale, torch.tensor([gp.outputscale for gp in self.gps]).double()
+
+    def solves(self, model: Model) -> bool:
+        """Whether such a model starts at its optimum: a GP for each output, and the same noise for all x."""
+        features, mixing, noise = model.head.features, model.head.mixing, model.head.noise
+        independent = isinstance(features, Identity) and isinstance(mixing, BayesianMixing)
+        one_each = isinstance(model.prior, IndependentGPs) and model.prior.num_latents == len(self.gps)
+        return independent and one_each and isinstance(noise, ConstantNoise | StudentTNoise)
+
     @torch.no_grad()
     def apply(self, model: Model) -> None:
         """Put a model with a latent GP for each output where the exact GPs are."""
@@ -87,6 +110,9 @@ class ExactStart:
         assert isinstance(mixing, BayesianMixing)
         noise_var = torch.tensor([gp.noise_var for gp in self.gps]).double() / self.scale.square()
         model.head.noise.log_precision.copy_(-noise_var.log())
+        for output, dof in enumerate(self.dof):
+            if dof is not None and isinstance(model.head.noise, StudentTNoise):
+                model.head.noise.log_spare_dof[output] = math.log(dof - 2)
         self._set_kernels(prior)
         target = self.batch.y if self.mean is None else self.mean.residual(self.batch.y, self.batch.x)
         weight = self.batch.observed.double() / (noise_var * self.relative_noise)
@@ -99,11 +125,10 @@ class ExactStart:
     def _set_kernels(self, prior: IndependentGPs) -> None:
         kernel = prior.kernel
         assert isinstance(kernel, ScaledRBF)
-        lengthscale = torch.as_tensor(np.stack([gp.lengthscale for gp in self.gps]))
-        outputscale = torch.tensor([gp.outputscale for gp in self.gps]).double() / self.scale.square()
+        lengthscale, outputscale = self._hyperparameters()
         like = kernel.base_kernel.raw_lengthscale
         kernel.base_kernel.lengthscale = lengthscale.reshape(like.shape).to(like)
-        kernel.outputscale = outputscale.to(like)
+        kernel.outputscale = (outputscale / self.scale.square()).to(like)
 
 
 @torch.no_grad()
