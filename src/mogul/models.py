@@ -87,6 +87,7 @@ _PART_OPTIONS: dict[str, tuple[str, ...]] = {
 # The same for kinds of noise.
 _NOISE_OPTIONS: dict[NoiseName, tuple[str, ...]] = {
     "gp": ("num_noise_latents", "num_noise_inducing"),
+    "gp-student-t": ("num_noise_latents", "num_noise_inducing"),
     "low-rank": ("noise_rank",),
 }
 # Section 5.4: latent dimension, GPs and inducing points of every model with latent inputs.
@@ -158,10 +159,10 @@ def build(
             model, those of its first layer.
         output_mean: what the head is added to; nothing by default.
         noise: "constant" is the paper's; "net" and "gp" have a log variance that depends on x, by a net or by GPs of
-            their own; "student-t" has heavy tails; "low-rank" is correlated across outputs.
+            their own; "student-t" has heavy tails; "gp-student-t" has both; "low-rank" is correlated across outputs.
         noise_floor: the least standard deviation of the noise, as a share of an output's scale: 1e-4, but 0 for
             constant noise.
-        num_noise_latents: the number of GPs of gp noise; ⌈P/2⌉.
+        num_noise_latents: the number of GPs of gp and gp-student-t noise; ⌈P/2⌉.
         num_noise_inducing: that of their inducing points.
         noise_rank: the rank of what outputs of low-rank noise share.
     """
@@ -234,7 +235,8 @@ def unused_options(name: str, noise: NoiseName = "constant") -> set[str]:
     """
     parts = Name.parse(name).recipe.parts
     of_parts = {option for part, owned in _PART_OPTIONS.items() if part not in parts for option in owned}
-    return of_parts | {option for kind, owned in _NOISE_OPTIONS.items() if kind != noise for option in owned}
+    of_noises = {option for owned in _NOISE_OPTIONS.values() for option in owned}
+    return of_parts | of_noises.difference(_NOISE_OPTIONS.get(noise, ()))
 
 
 def require_used(name: str, options: Mapping[str, Any]) -> None:

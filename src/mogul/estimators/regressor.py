@@ -56,8 +56,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
         num_inducing: the number M of inducing points.
         nonlinearity: of the hidden units: a name, or any `Nonlinearity`.
         noise: "gp" (the default: its size depends on where a row is), "constant" (the default of the paper's preset),
-            "net", "student-t" or "low-rank", as `mogul.models.build` has it; "auto" tries gp, constant and student-t,
-            as the model's "auto" tries models.
+            "net", "student-t", "gp-student-t" or "low-rank", as `mogul.models.build` has it; "auto" tries gp, constant
+            and student-t, as the model's "auto" tries models.
         options: further options of `mogul.models.build`, by name.
         calibrate: share of the rows, or of the groups where there are any, that are set aside at random to calibrate by
             after training: 0.2, say. The spread of predictions is made to fit them, and there is `predict_interval`.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mogul.arrays import Array, IntArray
 from mogul.data import Batch
-from mogul.heads import BayesianMixing, ConstantNoise, Identity, StudentTNoise
+from mogul.heads import BayesianMixing, ConstantNoise, HeavyTailed, Identity, StudentTNoise
 from mogul.model import Model
 from mogul.output_mean import SMALLEST_RESIDUAL, LinearOutputMean
 from mogul.plan import NoiseName
@@ -111,7 +111,7 @@ class ExactStart:
         noise_var = torch.tensor([gp.noise_var for gp in self.gps]).double() / self.scale.square()
         model.head.noise.log_precision.copy_(-noise_var.log())
         for output, dof in enumerate(self.dof):
-            if dof is not None and isinstance(model.head.noise, StudentTNoise):
+            if dof is not None and isinstance(model.head.noise, HeavyTailed):
                 model.head.noise.log_spare_dof[output] = math.log(dof - 2)
         self._set_kernels(prior)
         target = self.batch.y if self.mean is None else self.mean.residual(self.batch.y, self.batch.x)
