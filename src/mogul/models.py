@@ -18,7 +18,7 @@ from mogul.heads import Identity
 from mogul.model import Model
 from mogul.nonlinearities import Nonlinearity
 from mogul.output_mean import OutputMean
-from mogul.plan import NoiseName, Plan
+from mogul.plan import FROM_RESIDUALS, NoiseName, Plan
 from mogul.priors import MeanName, Solver
 
 __all__ = ["COMPOSITIONS", "FAMILIES", "OPTIONS", "Name", "Recipe", "build", "names"]
@@ -85,7 +85,8 @@ _PART_OPTIONS: dict[str, tuple[str, ...]] = {
     "deep gps": ("num_top_latents", "num_top_inducing", "layers", "inner_mean", "num_sites"),
 }
 # The same for kinds of noise.
-_NOISE_OPTIONS: dict[NoiseName, tuple[str, ...]] = {
+_NOISE_OPTIONS: dict[str, tuple[str, ...]] = {
+    FROM_RESIDUALS: ("num_noise_latents", "num_noise_inducing"),
     "gp": ("num_noise_latents", "num_noise_inducing"),
     "gp-student-t": ("num_noise_latents", "num_noise_inducing"),
     "low-rank": ("noise_rank",),
@@ -227,7 +228,7 @@ OPTIONS = tuple(
 )
 
 
-def unused_options(name: str, noise: NoiseName = "constant") -> set[str]:
+def unused_options(name: str, noise: str = "constant") -> set[str]:
     """The options of `build` that the model of this name has no use for, with this noise.
 
     >>> sorted(unused_options("n-mogp") - unused_options("n-dgp"))
@@ -242,7 +243,8 @@ def unused_options(name: str, noise: NoiseName = "constant") -> set[str]:
 def require_used(name: str, options: Mapping[str, Any]) -> None:
     """Check that the model of this name has a use for each of these options of `build`."""
     noise = options.get("noise", "constant")
-    _require_known(noise)
+    if noise != FROM_RESIDUALS:
+        _require_known(noise)
     unused = unused_options(name, noise)
     for option in options:
         if option in unused:

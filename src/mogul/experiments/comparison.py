@@ -64,7 +64,7 @@ class Training:
             return whole if self.epochs is None else whole.within(self.epochs)
 
         mean: MeanChoice | None = "paper" if self.preset == "paper" else None
-        options = with_defaults(self.options, model, self.preset, data.num_outputs)
+        options = with_defaults(self.options, model, self.preset, data.num_outputs, rows.data.num_rows)
         retrain = grouped or AUTO in (model, options["noise"])
         if aside is not None and not retrain:  # where `fit` holds rows out, it says so
             warn_of_order(data)
