@@ -1,6 +1,7 @@
 """Densities far out in the tails, against scipy's integrals, by PyTorch and in the components of a prediction."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def log_integral(log_integrand, low: float, high: float) -> float:
     edges = np.linspace(inside[0], inside[-1], 25)
     parts = [
         integrate.quad(lambda at: math.exp(log_integrand(at) - largest), left, right, epsabs=1e-10)[0]
-        for left, right in zip(edges[:-1], edges[1:], strict=True)
+        for left, right in pairwise(edges)
     ]
     return math.log(sum(parts)) + largest
 

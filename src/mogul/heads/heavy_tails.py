@@ -46,9 +46,10 @@ class StudentTLaw(NormalLaw):
     ) -> Float[Tensor, "*S N"]:
         """log E √λ e^−h′(x)λ − h(x) + x h′(x) − ½ (log 2π + relative − log β), over the observed outputs."""
         square, shape = (y - signal.mean).square() + signal.var, 0.5 * self.dof
-        weight, precision = self._mean_weight(square), torch.exp(self._log_mean_precision())
+        precision = torch.exp(self._log_mean_precision())
+        weight = self._mean_weight(square, precision)
         floored = 1 + self.floor_var * precision * weight
-        slope = self._slope(weight, square)
+        slope = self._slope(weight, square, precision)
         lost = 0.5 * (floored.log() + precision * square * weight / floored) - weight * slope
         log_mean = _log_gamma_ratio(self.dof) - 0.5 * shape.log() - (shape + 0.5) * torch.log1p(slope / shape)
         log_density = log_mean - lost - 0.5 * (math.log(2 * math.pi) + self.relative - self.log_precision)
@@ -59,8 +60,9 @@ class StudentTLaw(NormalLaw):
     ) -> Float[Tensor, "*S N P"]:
         """E λ ((y − m)² + v) over e^relative, less what the floor explains of it: outliers count for less."""
         square = (y - signal.mean).square() + signal.var
-        weight = self._mean_weight(square)
-        return 2 * weight * self._slope(weight, square) * torch.exp(-self.log_precision)
+        precision = torch.exp(self._log_mean_precision())
+        weight = self._mean_weight(square, precision)
+        return 2 * weight * self._slope(weight, square, precision) * torch.exp(-self.log_precision)
 
     def draw_var(self, shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "*S P"]:
         """With a draw of each that is random."""
@@ -77,16 +79,22 @@ class StudentTLaw(NormalLaw):
         return torch.zeros_like(self.relative)
 
     @torch.no_grad()
-    def _mean_weight(self, square: Float[Tensor, "*S N P"]) -> Float[Tensor, "*S N P"]:
+    def _mean_weight(
+        self, square: Float[Tensor, "*S N P"], precision: Float[Tensor, "*T P"]
+    ) -> Float[Tensor, "*S N P"]:
         """x = E λ at its optimum. Each step raises the bound, and without a floor the first is the last."""
-        weight = (self.dof + 1) / (self.dof + 2 * self._slope(torch.zeros_like(square), square))
+        weight = (self.dof + 1) / (self.dof + precision * (square + self.floor_var))
         for _ in range(_WEIGHT_STEPS if bool((self.floor_var > 0).any()) else 0):
-            weight = (self.dof + 1) / (self.dof + 2 * self._slope(weight, square))
+            weight = (self.dof + 1) / (self.dof + 2 * self._slope(weight, square, precision))
         return weight
 
-    def _slope(self, weight: Float[Tensor, "*S N P"], square: Float[Tensor, "*S N P"]) -> Float[Tensor, "*S N P"]:
+    def _slope(
+        self,
+        weight: Float[Tensor, "*S N P"],
+        square: Float[Tensor, "*S N P"],
+        precision: Float[Tensor, "*T P"],
+    ) -> Float[Tensor, "*S N P"]:
         """h′(x)."""
-        precision = torch.exp(self._log_mean_precision())
         floored = 1 + self.floor_var * precision * weight
         return 0.5 * precision * (self.floor_var + square / floored) / floored
 
