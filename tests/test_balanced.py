@@ -17,7 +17,7 @@ from perturbing import perturbed
 
 NUM_ROWS, NUM_OUTPUTS = 9, 3
 with_and_without_holes = pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing"])
-varying = pytest.mark.parametrize("noise", ["gp", "net", "gp-student-t"])
+varying = pytest.mark.parametrize("noise", ["gp", "net"])
 
 
 def seeded(seed: int = 1) -> torch.Generator:

@@ -6,9 +6,9 @@ draws of them and covariances between outputs are asked here.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -20,8 +20,8 @@ from mogul.scale_mixture import LogScale
 Index = slice | Int[IntArray, "B"]
 Kind = TypeVar("Kind", bound="Independent")
 
-# How many densities of a scale mixture are integrated at once: what they need, 24 numbers each, then fits into caches.
-_INTEGRALS_AT_ONCE = 20_000
+# How many densities of a scale mixture are integrated at once: arrays of this size fit into caches.
+_INTEGRALS_AT_ONCE = 8000
 
 
 @dataclass(frozen=True)
@@ -79,21 +79,21 @@ class ScaleMixture(Independent):
     """Independent outputs whose noise has a random variance each: a component's own variance holds a draw of it.
 
     Densities of whole rows are integrals over it, for each output: the product over outputs of what single draws say
-    would need many of them. The variance is e^g/λ + floor_var, g ~ N(center, spread): see `mogul.scale_mixture.LogScale`.
+    would need many of them. The variance is e^g/λ + floor_var, g ~ N(center, spread): `mogul.scale_mixture.LogScale`.
 
     Args:
         signal_var: of the component without its noise.
         center: mean of g; the laws of the noise are those of all components, or of each its own.
         spread: variance of g.
         floor_var: what is not random.
-        shape: of λ; None is λ = 1.
+        shape: of λ; infinite where λ = 1.
     """
 
     signal_var: Float[Array, "S N P"]
     center: Float[Array, "T N P"]
     spread: Float[Array, "T N P"]
     floor_var: Float[Array, "T N P"]
-    shape: Float[Array, "T N P"] | None = None
+    shape: Float[Array, "T N P"]
 
     def log_density(
         self, y: Float[Array, "N P"], mean: Float[Array, "S N P"], var: Float[Array, "S N P"]
@@ -113,9 +113,8 @@ class ScaleMixture(Independent):
     ) -> Float[Array, "C B"]:
         observed = ~np.isnan(y)
         square = np.square(np.where(observed, y, 0.0) - mean)
-        noise = LogScale(*(_tensor(part, draws, rows) for part in (self.center, self.spread, self.floor_var)))
-        if self.shape is not None:
-            noise = replace(noise, shape=_tensor(self.shape, draws, rows))
+        center, spread, floor_var, shape = (_tensor(part, draws, rows) for part in self._parts()[1:])
+        noise = LogScale(center, spread, floor_var, None if bool(shape.isinf().all()) else shape)
         each = noise.log_density(torch.from_numpy(square), _tensor(self.signal_var, draws, rows)).numpy()
         result: Array = np.where(observed, each, 0.0).sum(-1)
         return result
@@ -128,18 +127,18 @@ class ScaleMixture(Independent):
 
     def rows(self, index: Index) -> "ScaleMixture":
         """For some of the points."""
-        return ScaleMixture(*(None if part is None else part[:, index] for part in self._parts()))
+        return ScaleMixture(*(part[:, index] for part in self._parts()))
 
     def outputs(self, index: Index) -> "ScaleMixture":
         """For some of the outputs."""
-        return ScaleMixture(*(None if part is None else part[..., index] for part in self._parts()))
+        return ScaleMixture(*(part[..., index] for part in self._parts()))
 
     def joined(self, others: "Sequence[ScaleMixture]") -> "ScaleMixture":
         """For the points of this and then of the others."""
         columns = zip(*(part._parts() for part in (self, *others)), strict=True)
-        return ScaleMixture(*(None if each[0] is None else np.concatenate(each, axis=1) for each in columns))
+        return ScaleMixture(*(np.concatenate(each, axis=1) for each in columns))
 
-    def _parts(self) -> "tuple[Any, ...]":
+    def _parts(self) -> tuple[Array, ...]:
         return self.signal_var, self.center, self.spread, self.floor_var, self.shape
 
 

@@ -17,56 +17,86 @@ from mogul.scale_mixture import LogScale
 # The values that λ has in draws, on a grid that is even in log λ: step and range in units of (ν/2)^{-1/2}, the order of
 # its standard deviation. To the left the density falls slowly: outliers of 400 scales are still drawn at ν = 2.
 _STEP, _LEFT, _RIGHT = 0.8, 12.0, 4.8
+_WEIGHT_STEPS = 12  # enough for seven digits but where noise is of its floor's size
 
 
 @dataclass(frozen=True)
 class StudentTLaw(NormalLaw):
-    """Student-t noise of scale s, s² = e^relative/β + f², as Normal noise of variance s²/λ with λ ~ Gamma(ν/2, ν/2).
+    """Student-t noise above a Normal floor: the variance is e^relative/(βλ) + f² with λ ~ Gamma(ν/2, ν/2).
 
-    With q(λ) at its optimum, Gamma((ν + 1)/2, (ν + d)/2) for d = ((y − m)² + v)/s², the expected log density of a row
-    less the KL of its λ is the log density of Student's t at √d.
+    Each observed output has a q(λ). Without a floor its optimum is Gamma((ν + 1)/2, (ν + d)/2) for d = P R, where
+    P = β e^−relative and R = (y − m)² + v, and the expected log density less its KL is the log density of Student's t
+    at √d. With one, Jensen's inequality, as in `LogNormalLaw`, bounds what is lost, for x = E λ, by the concave
+
+        h(x) = ½ (log(1 + f² P x) + P R x/(1 + f² P x))
+
+    and the tangent of −h at any x is a bound on it for which the optimum is Gamma((ν + 1)/2, ν/2 + h′(x)). The best x
+    is the mean of that.
     """
 
     dof: Float[Tensor, "P"]
 
     @property
     def var(self) -> Float[Tensor, "*T P"]:
-        """E s² ν/(ν − 2)."""
-        return super().var * self.dof / (self.dof - 2)
+        """E e^relative/β ν/(ν − 2) + f²."""
+        return (super().var - self.floor_var) * self.dof / (self.dof - 2) + self.floor_var
 
     def expected_log_density(
         self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
     ) -> Float[Tensor, "*S N"]:
-        """log t(√d | ν) − log s, over the observed outputs."""
-        log_precision, precision = self._expected_precision()
-        distance = ((y - signal.mean).square() + signal.var) * precision
-        constant = _log_gamma_ratio(self.dof) - 0.5 * torch.log(math.pi * self.dof)
-        log_density = constant + 0.5 * (log_precision - (self.dof + 1) * torch.log1p(distance / self.dof))
+        """log E √λ e^−h′(x)λ − h(x) + x h′(x) − ½ (log 2π + relative − log β), over the observed outputs."""
+        square, shape = (y - signal.mean).square() + signal.var, 0.5 * self.dof
+        precision = torch.exp(self._log_mean_precision())
+        weight = self._mean_weight(square, precision)
+        floored = 1 + self.floor_var * precision * weight
+        slope = self._slope(weight, square, precision)
+        lost = 0.5 * (floored.log() + precision * square * weight / floored) - weight * slope
+        log_mean = _log_gamma_ratio(self.dof) - 0.5 * shape.log() - (shape + 0.5) * torch.log1p(slope / shape)
+        log_density = log_mean - lost - 0.5 * (math.log(2 * math.pi) + self.relative - self.log_precision)
         return (log_density * observed).sum(-1)
 
-    def draw_var(self, shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "*S P"]:
-        """s²/λ, with a draw of each that is random."""
-        return super().draw_var(shape, generator) * self._inverse_gammas().draw(shape, generator)
+    def misfit(
+        self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
+    ) -> Float[Tensor, "*S N P"]:
+        """E λ ((y − m)² + v) over e^relative, less what the floor explains of it: outliers count for less."""
+        square = (y - signal.mean).square() + signal.var
+        precision = torch.exp(self._log_mean_precision())
+        weight = self._mean_weight(square, precision)
+        return 2 * weight * self._slope(weight, square, precision) * torch.exp(-self.log_precision)
 
-    def log_scale(self) -> LogScale | None:
-        """log s² − log λ. Where s² is random and has a floor, log s² is taken to be Normal with s²'s mean and variance."""
-        log_mean = torch.logaddexp(self._log_mean_unfloored(), self.floor_var.log())
-        share = torch.exp(self._log_mean_unfloored() - log_mean)
-        spread = torch.log1p(torch.expm1(self._spread()) * share.square())
-        return LogScale(log_mean - 0.5 * spread, spread, torch.zeros_like(self.floor_var), 0.5 * self.dof)
+    def draw_var(self, shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "*S P"]:
+        """With a draw of each that is random."""
+        unfloored = super().draw_var(shape, generator) - self.floor_var
+        return unfloored * self._inverse_gammas().draw(shape, generator) + self.floor_var
+
+    def log_scale(self) -> LogScale:
+        """relative − log β − log λ."""
+        center = self.relative - self.log_precision
+        return LogScale(center, self._spread(), self.floor_var, 0.5 * self.dof)
 
     def _spread(self) -> Float[Tensor, "*T P"]:
         """The variance of `relative`."""
         return torch.zeros_like(self.relative)
 
-    def _log_mean_unfloored(self) -> Float[Tensor, "*T P"]:
-        """log E e^relative/β."""
-        return self.relative + 0.5 * self._spread() - self.log_precision
+    @torch.no_grad()
+    def _mean_weight(
+        self, square: Float[Tensor, "*S N P"], precision: Float[Tensor, "*T P"]
+    ) -> Float[Tensor, "*S N P"]:
+        """x = E λ at its optimum. Each step raises the bound, and without a floor the first is the last."""
+        weight = (self.dof + 1) / (self.dof + precision * (square + self.floor_var))
+        for _ in range(_WEIGHT_STEPS if bool((self.floor_var > 0).any()) else 0):
+            weight = (self.dof + 1) / (self.dof + 2 * self._slope(weight, square, precision))
+        return weight
 
-    def _weighed(self, square: Float[Tensor, "*S N P"]) -> Float[Tensor, "*S N P"]:
-        """E λ times each: outliers count for less."""
-        _, precision = self._expected_precision()
-        return (self.dof + 1) / (self.dof + square * precision) * square
+    def _slope(
+        self,
+        weight: Float[Tensor, "*S N P"],
+        square: Float[Tensor, "*S N P"],
+        precision: Float[Tensor, "*T P"],
+    ) -> Float[Tensor, "*S N P"]:
+        """h′(x)."""
+        floored = 1 + self.floor_var * precision * weight
+        return 0.5 * precision * (self.floor_var + square / floored) / floored
 
     def _inverse_gammas(self) -> Nodes:
         """Values of 1/λ on a grid that is even in log λ."""
@@ -79,10 +109,7 @@ class StudentTLaw(NormalLaw):
 
 @dataclass(frozen=True)
 class LogNormalStudentTLaw(StudentTLaw, LogNormalLaw):
-    """Student-t noise whose log scale log s² is Normal, but for its floor, as that of `LogNormalLaw`.
-
-    Given q(λ), the bound needs E log 1/s² and E 1/s², bounded as they are there; q(λ) is at its optimum for those.
-    """
+    """The same where `relative` is Normal with the variance `spread`, as in `LogNormalLaw`: P = E β e^−relative."""
 
     def _spread(self) -> Float[Tensor, "*T P"]:
         return self.spread

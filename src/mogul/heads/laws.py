@@ -122,7 +122,10 @@ class NormalLaw(NoiseLaw):
         self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
     ) -> Float[Tensor, "*S N"]:
         """−½ (log 2π + log var + ((y − m)² + v)/var): Eq. (regressorell)."""
-        log_precision, precision = self._expected_precision()
+        unfloored = torch.exp(self._log_mean_precision())
+        floored = self.floor_var * unfloored
+        log_precision = self.log_precision - self.relative - torch.log1p(floored)
+        precision = unfloored / (1 + floored)
         misfit = (y - signal.mean).square() + signal.var
         log_density = 0.5 * (log_precision - math.log(2 * math.pi) - precision * misfit)
         return (log_density * observed).sum(-1)
@@ -132,7 +135,7 @@ class NormalLaw(NoiseLaw):
     ) -> Float[Tensor, "*S N P"]:
         """(y − m)² + v, less what the floor explains of it, over e^relative."""
         precision = torch.exp(self._log_mean_precision())
-        square = self._weighed((y - signal.mean).square() + signal.var)
+        square = (y - signal.mean).square() + signal.var
         own = own_square(square, 1 / (1 + self.floor_var * precision), self.floor_var)
         return own * torch.exp(self._log_mean_precision() - self.log_precision)
 
@@ -166,9 +169,10 @@ class NormalLaw(NoiseLaw):
         noise = self.log_scale()
         if noise is None:
             return Independent()
-        shape = torch.broadcast_shapes(noise.center.shape, (1, *signal_var.shape[-2:]))
-        parts = [noise.center + 2 * scale.log(), noise.spread, noise.floor_var * scale.square(), noise.shape]
-        arrays = [None if part is None else part.expand(shape).double().cpu().numpy() for part in parts]
+        shape = torch.full_like(noise.center, math.inf) if noise.shape is None else noise.shape
+        parts = noise.center + 2 * scale.log(), noise.spread, noise.floor_var * scale.square(), shape
+        points = signal_var[:1] if noise.center.dim() < 3 else signal_var
+        arrays = [part.expand_as(points).double().cpu().numpy() for part in parts]
         return ScaleMixture(signal_var.double().cpu().numpy(), *arrays)
 
     def nodes(self) -> Nodes:
@@ -186,16 +190,6 @@ class NormalLaw(NoiseLaw):
             return noise.log_density(square, signal.var)
         total = self.var + signal.var
         return -0.5 * (math.log(2 * math.pi) + total.log() + square / total)
-
-    def _expected_precision(self) -> tuple[Float[Tensor, "*T P"], Float[Tensor, "*T P"]]:
-        """E log 1/var and E 1/var, or bounds on them."""
-        unfloored = torch.exp(self._log_mean_precision())
-        floored = self.floor_var * unfloored
-        return self.log_precision - self.relative - torch.log1p(floored), unfloored / (1 + floored)
-
-    def _weighed(self, square: Float[Tensor, "*S N P"]) -> Float[Tensor, "*S N P"]:
-        """Expected squares by what each of them counts for."""
-        return square
 
     def _log_mean_precision(self) -> Float[Tensor, "*T P"]:
         """log E β e^−relative."""
