@@ -35,8 +35,13 @@ class Signal(Protocol):
     """What outputs are made of but for their noise: T components at each of N points."""
 
     @property
+    def num_components(self) -> int:
+        """The number T."""
+        ...
+
+    @property
     def num_random(self) -> int:
-        """The size of z."""
+        """The size E of z."""
         ...
 
     def at(self, z: Float[Tensor, "*K T N E"]) -> Marginals:
@@ -133,7 +138,7 @@ def log_density(
         generator: draws them.
         num_starts: z that explain y are sought from 0, and from the best of some draws of z for each start more.
     """
-    shape = (*signal.at(rows.y.new_zeros(1, len(rows.y), signal.num_random)).mean.shape[:-1], signal.num_random)
+    shape = (signal.num_components, len(rows.y), signal.num_random)
     starts = [rows.y.new_zeros(shape)]
     starts += [_best_draw(shape, signal, rows, generator) for _ in range(num_starts - 1)]
     narrow = [_Linear.around(_likeliest(start, signal, rows), signal, rows) for start in starts]

@@ -94,6 +94,10 @@ class _HeadSignal:
     extra_var: Float[Tensor, "N P"]
 
     @property
+    def num_components(self) -> int:
+        return len(self.q.mean)
+
+    @property
     def num_random(self) -> int:
         return self.q.mean.shape[-1] + self.features.num_random
 
