@@ -8,13 +8,17 @@ import torch
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from mogul.data import Dataset, Scaling, Standardiser
+from mogul import TrainingConfig, fit
+from mogul.data import Batch, Dataset, Scaling, Standardiser
 from mogul.model import Model
 from mogul.models import build
+from mogul.objective import row_log_predictive
+from mogul.plan import NoiseName
 from mogul.prediction import Prediction, predict
 from mogul.priors import IndependentGPs, randomise
 from mogul.row_density import HeadDensity
-from mogul.training import Fitted
+from mogul.training import Fitted, Stopping
+from mogul.training.choice import best_candidate
 from mogul.training.history import History
 from mogul.training.stopping import held_out_score
 
@@ -182,3 +186,28 @@ def test_one_density_wherever_it_is_asked_for():
     assert fitted.predict(x.numpy(), 20).log_density(y.numpy()).mean() == pytest.approx(expected, abs=0.05)
     assert held_out == pytest.approx(expected, abs=0.05)
     assert scores.ll_nested < expected - 0.3, "the paper's estimator stays what it was"
+
+
+def test_models_are_chosen_by_what_outputs_share():
+    """Given x outputs are one random number times signs: alike in each output, far apart jointly."""
+    rng = np.random.default_rng(0)
+    x = np.linspace(-2, 2, 80)[:, None]
+    shared = rng.standard_normal((80, 1)) * np.array([1.0, -1.0, 1.0, 1.0, -1.0, 1.0])
+    data, held_out = Dataset(x, np.sin(2 * x) + 0.5 * shared + 0.05 * rng.standard_normal((80, 6))), np.arange(3, 80, 6)
+    config = TrainingConfig(epochs=25, num_starts=1, batch_size=12, stopping=Stopping(patience=25))
+
+    def train(model: str, noise: NoiseName) -> Fitted:
+        sizes = {"num_latents": 2, "num_inducing": 8}
+        return fit(data, model=model, config=config, noise=noise, held_out=held_out, mean="paper", **sizes)
+
+    choice = best_candidate(train, len(held_out), ["mogp"], ["constant", "low-rank"]).choice
+    assert choice is not None
+    assert choice.chosen.noise == "low-rank"
+
+
+def test_the_held_out_score_is_above_that_of_independent_outputs():
+    model, x, y = planted("mogp", num_latents=4, share=0.1)
+    rows = Batch.of(x, y)
+    signal = model.head.moments(model.prior(x, 1, torch.Generator()), x, torch.Generator())
+    apart = row_log_predictive(model, rows, signal, model.head.noise(x, torch.Generator())).mean()
+    assert NUM_OUTPUTS * held_out_score(model, rows, torch.Generator()) > apart + 2
