@@ -208,7 +208,7 @@ class TestFitted:
         assert np.array_equal(one.quantiles([0.1, 0.9]), two.quantiles([0.1, 0.9]))
         scores = fitted.evaluate(data(), num_samples=50)
         known = ~np.isnan(data().y).all(axis=1)
-        assert scores.ll == scores.ll_pooled == pytest.approx(one.log_density(data().y)[known].mean())
+        assert scores.ll == scores.ll_nested == pytest.approx(one.log_density(data().y)[known].mean())
 
     def test_latent_inputs_have_them_too(self):
         fitted = fit(data().without_inputs(), "dgp-lvm", PREDICTIVE, num_inputs=2, **SMALL)

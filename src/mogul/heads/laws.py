@@ -8,11 +8,13 @@ is that of the part without the floor, so that updates by it are steps of expect
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mogul.joint import Independent, ScaleMixture
@@ -22,6 +24,9 @@ from mogul.scale_mixture import LogScale
 # How many values a log variance that is Normal has in draws of it, by Gauss–Hermite quadrature. Densities do not use
 # these: see `mogul.scale_mixture`.
 _QUADRATURE_ORDER = 10
+
+
+Law = TypeVar("Law", bound="NoiseLaw")
 
 
 class NoiseLaw(ABC):
@@ -35,6 +40,8 @@ class NoiseLaw(ABC):
     def at_level(self, log_precision: Float[Tensor, "P"]) -> "NoiseLaw":
         """The same law with another level log β."""
         return replace(self, log_precision=log_precision)  # type: ignore[type-var]  # subclasses are dataclasses
+
+    by_output: ClassVar[frozenset[str]] = frozenset()  # fields whose first axis is that of outputs; else it is the last
 
     @property
     @abstractmethod
@@ -81,6 +88,36 @@ class NoiseLaw(ABC):
     @abstractmethod
     def joint(self, signal_var: Float[Tensor, "S N P"], scale: Float[Tensor, "P"]) -> Independent:
         """How the outputs of components with such signals belong together, in units of y = scale × the head's."""
+
+    def double(self: Law) -> Law:
+        """In float64, without gradients."""
+        return self._changed(lambda _, value: value.detach().double())
+
+    def rows(self: Law, index: Int[Tensor, "B"]) -> Law:
+        """At some of the points."""
+        return self._changed(lambda name, value: value[..., index, :] if self._has_rows(name, value) else value)
+
+    def outputs(self: Law, index: Int[Tensor, "B"]) -> Law:
+        """Of some of the outputs."""
+        return self._changed(lambda name, value: value[index] if name in self.by_output else value[..., index])
+
+    def joined(self: Law, others: "Sequence[Law]") -> Law:
+        """At the points of this and then of the others."""
+        return self._changed(
+            lambda name, value: (
+                torch.cat([value, *(getattr(other, name) for other in others)], -2)
+                if self._has_rows(name, value)
+                else value
+            )
+        )
+
+    def _has_rows(self, name: str, value: Tensor) -> bool:
+        return name not in self.by_output and value.dim() > 1
+
+    def _changed(self: Law, change: Callable[[str, Tensor], Tensor]) -> Law:
+        """The same law with each of its fields, all of them tensors, changed."""
+        names = [each.name for each in fields(cast(Any, self))]
+        return cast(Law, replace(cast(Any, self), **{name: change(name, getattr(self, name)) for name in names}))
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
+from mogul.arrays import Array
 from mogul.data import Batch
 from mogul.errors import ConfigError, NumericalError, require_positive
 from mogul.model import Model
 from mogul.objective import row_log_predictive
+from mogul.row_density import HeadDensity, has_shared_draws
 
 
 @dataclass(frozen=True)
@@ -59,15 +63,12 @@ class Stopping:
 
 @torch.no_grad()
 def held_out_score(model: Model, rows: Batch, generator: torch.Generator, num_samples: int = 10) -> float:
-    """Log likelihood per observed output value, by the predictive mean and variance."""
+    """Log likelihood per observed output value, joint over the outputs of a row: see `mogul.row_density`."""
     was_training = model.training
     model.eval()
     total, count = 0.0, int(rows.observed.sum())
     for part in torch.arange(len(rows)).split(1000):  # type: ignore[no-untyped-call]  # torch's own
-        some = rows.rows(part)
-        q = model.prior(some.x, num_samples, generator)
-        signal = model.mean.widened(model.head.moments(q, some.x, generator).pooled(), some.x)
-        total += float(row_log_predictive(model, some, signal, model.head.noise(some.x, generator)).sum())
+        total += float(_row_log_densities(model, rows.rows(part), generator, num_samples).sum())
     model.train(was_training)
     if not math.isfinite(total):
         raise NumericalError(
@@ -75,3 +76,14 @@ def held_out_score(model: Model, rows: Batch, generator: torch.Generator, num_sa
             "Lower learning_rate, or train in float64."
         )
     return total / max(1, count)
+
+
+def _row_log_densities(
+    model: Model, rows: Batch, generator: torch.Generator, num_samples: int
+) -> Float[Tensor, "N"] | Float[Array, "N"]:
+    q = model.prior(rows.x, num_samples, generator)
+    if has_shared_draws(q, rows.x):
+        y = torch.where(rows.observed, rows.y.double(), math.nan)
+        return HeadDensity.of(model, q, rows.x, generator).log_density(y.cpu().numpy())
+    signal = model.mean.widened(model.head.moments(q, rows.x, generator), rows.x)
+    return row_log_predictive(model, rows, signal, model.head.noise(rows.x, generator))
