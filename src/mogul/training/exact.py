@@ -23,7 +23,9 @@ _LENGTHSCALES, _NOISES = (0.05, 0.12, 0.3, 0.7, 1.6, 4.0), (1e-4, 1e-2, 0.3)
 # Two more starts explain everything by noise at first: the evidence is smooth there, and inputs come in one by one.
 _SMOOTH_LENGTHSCALES, _SMOOTH_NOISE = (1.0, 3.0), 1.0
 _NUM_RANKED, _SHORT, _LONG, _REFINING = 2, 20, 60, 15
-# A plane must raise the log evidence by so much to be kept: its prior variance is one more number to learn.
+_BIAS_VAR = 1.0
+# There may always be a plane. Where it does not raise the log evidence by so much, the GP's hyperparameters are those
+# that explain everything without it: a plane from the beginning would hide inputs whose effect is not linear.
 _PLANE_GAIN = 2.0
 _STEP = 0.05  # of finite differences in a log hyperparameter
 
@@ -49,7 +51,7 @@ class ExactGP:
     @property
     def bias_var(self) -> float:
         """The prior variance of the constant: outputs are centred, so that only a plane needs one."""
-        return 1.0 if self.plane_var else 0.0
+        return _BIAS_VAR if self.plane_var else 0.0
 
     def inflated(self, factor: float) -> "ExactGP":
         """The same predictive mean with so many times the variance."""
@@ -85,12 +87,11 @@ def fit_exact_gp(
     Example:
         >>> x = np.linspace(-1.7, 1.7, 100)[:, None]
         >>> gp = fit_exact_gp(x, np.sin(8 * x[:, 0]), np.random.default_rng(0))
-        >>> bool(0.1 < gp.lengthscale[0] < 0.5), gp.plane_var
-        (True, 0.0)
+        >>> bool(0.1 < gp.lengthscale[0] < 0.5)
+        True
     """
     search = _Search(x, y, np.ones(len(y)) if relative_noise is None else relative_noise, rng.permutation(len(y)))
-    theta, has_plane = search.best(plane=plane)
-    return search.result(theta, has_plane)
+    return search.result(search.best(plane=plane), plane)
 
 
 def leave_one_out(
@@ -116,10 +117,10 @@ class _Search:
     relative_noise: Float[Array, "N"]
     order: Int[IntArray, "N"]
 
-    def best(self, *, plane: bool) -> tuple[Float[Array, "T"], bool]:
-        """Log hyperparameters, and whether a plane is worth having."""
+    def best(self, *, plane: bool) -> Float[Array, "T"]:
+        """Log hyperparameters, with a plane or without one."""
         middle = self._evidence(CLIMBED_ROWS, plane=False)
-        theta, value = max((middle.climb(start, _SHORT) for start in self._starts()), key=lambda found: found[1])
+        theta, _ = max((middle.climb(start, _SHORT) for start in self._starts()), key=lambda found: found[1])
         theta, value = middle.climb(theta, _LONG)
         if plane:
             with_plane, plane_value = self._with_plane(theta)
@@ -127,7 +128,7 @@ class _Search:
             theta = with_plane if plane else theta
         if len(self.y) > CLIMBED_ROWS:
             theta, _ = self._evidence(REFINED_ROWS, plane=plane).climb(theta, _REFINING)
-        return theta, plane
+        return theta
 
     def _starts(self) -> list[Float[Array, "T"]]:
         small, root = self._evidence(RANKED_ROWS, plane=False), math.sqrt(self.x.shape[1])
@@ -139,11 +140,8 @@ class _Search:
     def _with_plane(self, theta: Float[Array, "T"]) -> tuple[Float[Array, "T"], float]:
         """From where the GP alone ended, and from a plane with a GP on top of it."""
         evidence = self._evidence(CLIMBED_ROWS, plane=True)
-        beside = theta.copy()
-        beside[-2] = math.log(0.05)
         first = evidence.start(0.7 * math.sqrt(self.x.shape[1]), 0.1)
-        first[-2] = 0.0
-        theta, _ = max((evidence.climb(start, _SHORT) for start in (beside, first)), key=lambda found: found[1])
+        theta, _ = max((evidence.climb(start, _SHORT) for start in (theta, first)), key=lambda found: found[1])
         return evidence.climb(theta, _LONG)
 
     def _evidence(self, num_rows: int, *, plane: bool) -> "_Evidence":
@@ -179,9 +177,10 @@ class _Evidence:
         self.x, self.y, self.relative_noise, self.plane = np.ascontiguousarray(x), y, relative_noise, plane
         self.gram = x @ x.T if plane else np.zeros((0, 0))
         num_inputs = x.shape[1]
-        # Weak log-normal priors: lengthscales of the order of the data's extent, noise of any size.
-        self.prior_mean = np.array([0.7 + 0.5 * math.log(num_inputs)] * num_inputs + [0.0, -2.0, -4.0])
-        self.prior_scale = np.array([2.0] * num_inputs + [3.0, 3.0, 4.0])
+        # Weak log-normal priors: lengthscales of the order of the data's extent, noise of any size. A plane that varies
+        # as much as the output: with less, bands far from the data would not hold a true plane.
+        self.prior_mean = np.array([0.7 + 0.5 * math.log(num_inputs)] * num_inputs + [0.0, -math.log(num_inputs), -4.0])
+        self.prior_scale = np.array([2.0] * num_inputs + [3.0, 1.0, 4.0])
         low = [5e-3] * num_inputs + [1e-4, 1e-6, 1e-8]
         high = [300 * math.sqrt(num_inputs)] * num_inputs + [1e3, 1e2, 4.0]
         self.bounds = list(zip(np.log(low), np.log(high), strict=True))
@@ -189,7 +188,8 @@ class _Evidence:
 
     def start(self, lengthscale: float, noise_var: float) -> Float[Array, "T"]:
         """The same lengthscale for all inputs."""
-        return np.log([lengthscale] * self.x.shape[1] + [1.0, 0.1, noise_var])
+        num_inputs = self.x.shape[1]
+        return np.log([lengthscale] * num_inputs + [1.0, 1 / num_inputs, noise_var])
 
     def climb(self, theta: Float[Array, "T"], num_steps: int) -> tuple[Float[Array, "T"], float]:
         """So many steps of L-BFGS at most, and the value reached."""
@@ -221,7 +221,7 @@ class _Evidence:
         scaled = self.x / np.exp(theta[:-3])
         outputscale, plane_var, noise_var = np.exp(theta[-3:])
         kernel = _rbf(scaled, scaled, outputscale)
-        covariance = plane_var * self.gram + kernel + 1.0 if self.plane else kernel.copy()
+        covariance = plane_var * self.gram + kernel + _BIAS_VAR if self.plane else kernel.copy()
         covariance.flat[:: len(covariance) + 1] += noise_var * self.relative_noise
         return covariance, kernel
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mogul.arrays import Array, IntArray
 from mogul.data import Batch
-from mogul.heads import BayesianMixing, ConstantNoise, HeavyTailed, Identity, StudentTNoise
+from mogul.heads import BayesianMixing, HeavyTailed, Identity, LowRankNoise
 from mogul.model import Model
 from mogul.output_mean import SMALLEST_RESIDUAL, LinearOutputMean
 from mogul.plan import NoiseName
@@ -33,7 +33,7 @@ class ExactStart:
     Args:
         gps: one for each output.
         batch: the standardised rows, in double precision.
-        mean: the plane that some of them have; None where none has.
+        mean: their planes, and what is not known of them; None where there may be none.
         relative_noise: the noise variance of each row over that of its output: above 1 for outliers.
         dof: degrees of freedom of each output's noise; None where it is Normal.
         varies: whether the noise of any output depends on the input.
@@ -59,15 +59,16 @@ class ExactStart:
             gps.append(robust.gp)
             dof.append(robust.dof)
             varies = varies or robust.varies
-        mean = _plane(gps, rows, relative_noise, rng)
+        mean = _plane(gps, rows, relative_noise, rng) if plane else None
         return ExactStart(tuple(gps), rows, mean, relative_noise, tuple(dof), varies)
 
     @property
-    def noise(self) -> NoiseName:
-        """The kind of noise that the residuals of rows left out ask for."""
+    def noises(self) -> tuple[NoiseName, ...]:
+        """The kinds of noise that the residuals of rows left out ask for, simple ones first."""
+        kinds: tuple[NoiseName, NoiseName] = ("constant", "gp")
         if any(dof is not None for dof in self.dof):
-            return "gp-student-t" if self.varies else "student-t"
-        return "gp" if self.varies else "constant"
+            kinds = ("student-t", "gp-student-t")
+        return kinds if self.varies else kinds[:1]
 
     @property
     def scale(self) -> Float[Tensor, "P"]:
@@ -96,11 +97,11 @@ class ExactStart:
         return lengthscale, torch.tensor([gp.outputscale for gp in self.gps]).double()
 
     def solves(self, model: Model) -> bool:
-        """Whether such a model starts at its optimum: a GP for each output, and the same noise for all x."""
+        """Whether such a model starts at its optimum: it has a GP for each output, and noise for each by itself."""
         features, mixing, noise = model.head.features, model.head.mixing, model.head.noise
         independent = isinstance(features, Identity) and isinstance(mixing, BayesianMixing)
         one_each = isinstance(model.prior, IndependentGPs) and model.prior.num_latents == len(self.gps)
-        return independent and one_each and isinstance(noise, ConstantNoise | StudentTNoise)
+        return independent and one_each and not isinstance(noise, LowRankNoise)
 
     @torch.no_grad()
     def apply(self, model: Model) -> None:
@@ -210,10 +211,8 @@ class _Pivoted:
 
 def _plane(
     gps: Sequence[ExactGP], rows: Batch, relative_noise: Float[Tensor, "N P"], rng: np.random.Generator
-) -> LinearOutputMean | None:
+) -> LinearOutputMean:
     """The posterior of all planes by generalised least squares; the head's unit is what they leave."""
-    if not any(gp.plane_var for gp in gps):
-        return None
     some = torch.as_tensor(rng.permutation(len(rows.x))[:_PLANE_ROWS])
     prior_var = [[gp.plane_var] * rows.x.shape[1] + [gp.bias_var] for gp in gps]
     weights, bias, uncertainty = generalised_least_squares(

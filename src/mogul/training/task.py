@@ -32,6 +32,7 @@ from mogul.training.held_out import digest_of, divided, warn_of_order
 from mogul.training.history import EpochRecord, History
 from mogul.training.inference import InferenceConfig
 from mogul.training.mixture import FittedMixture
+from mogul.training.noise_steps import alternate
 from mogul.training.run import Run
 from mogul.training.starts import Starts
 
@@ -136,12 +137,41 @@ class Task:
         folder: Path | None,
         seconds: float,
     ) -> Fitted:
-        """The best of the starts, from where a checkpoint in the folder has them."""
-        saved = None if folder is None else Checkpoint(folder, self._identity(options), seconds)
+        """The best of the starts, from where a checkpoint in the folder has them.
+
+        Where residuals leave the choice between two kinds of noise, the one with the larger bound.
+        """
         batch = self.scaling.batch(self.known, self.config.dtype)
-        x = principal_scores(batch.y, self.num_inputs) if self.latent else batch.x
         exact = self._exact_gps(batch, options)
         options = options | self._found(batch, options, exact)
+
+        def trained_with(noise: str, place: Path | None) -> Fitted:
+            saved = None if place is None else Checkpoint(place, self._identity(options), seconds)
+            return self._trained(batch, options | {"noise": noise}, exact, on_epoch, saved)
+
+        if options.get("noise") != FROM_RESIDUALS:
+            return trained_with(options.get("noise", "constant"), folder)
+        kinds = ("constant",) if exact is None else exact.noises
+        if exact is None or not self._solved(options, exact):
+            return trained_with(kinds[-1], folder)
+        return max((trained_with(kind, None) for kind in kinds), key=lambda fitted: fitted.history.elbo[-1])
+
+    def _solved(self, options: Mapping[str, Any], exact: ExactStart) -> bool:
+        """Whether exact GPs leave nothing to train."""
+        few = self.scaling.batch(self.known.rows(np.arange(min(_FEW, self.known.num_rows))), self.config.dtype)
+        simple: dict[str, Any] = {**options, "noise": "constant"}
+        built = models.build(self.model, few.x, self.data.num_outputs, torch.Generator(), **simple)
+        return self._starts_exact(options) and exact.solves(built)
+
+    def _trained(
+        self,
+        batch: Batch,
+        options: dict[str, Any],
+        exact: ExactStart | None,
+        on_epoch: Callable[[EpochRecord, Model], None] | None,
+        saved: Checkpoint | None,
+    ) -> Fitted:
+        x = principal_scores(batch.y, self.num_inputs) if self.latent else batch.x
         _log.info("%s: %s, %s, solver %s", self.model, self.config, options, options.get("solver") or "Cholesky()")
         runs = self._runs(batch, x, options, exact if self._starts_exact(options) else None)
         starts = Starts(runs, runs[0].config)
@@ -177,8 +207,6 @@ class Task:
         if self.mean == "linear":
             assert exact is not None
             found["output_mean"] = exact.mean if self._starts_exact(options) else exact.plane_of(batch)
-        if options.get("noise") == FROM_RESIDUALS:
-            found["noise"] = "constant" if exact is None else exact.noise
         if exact is not None and self._starts_exact(options):
             most = options.get("num_inducing") or _MOST_INDUCING
             found["inducing_points"] = exact.inducing_points(most)
@@ -194,7 +222,10 @@ class Task:
             built = models.build(self.model, x, self.data.num_outputs, generator, **options)
             if exact is not None:
                 exact.apply(built)
-                config = config.solved() if exact.solves(built) else config
+                if exact.solves(built):
+                    config = config.solved()
+                    if built.head.noise.varies:
+                        alternate(built, batch, generator)
             runs.append(Run(built, batch, config, generator, start, self.watched))
         return runs
 
