@@ -99,7 +99,7 @@ class _FullNormalKL(torch.autograd.Function):
 
 
 NormalPosterior = FullNormal | DiagonalNormal
-PosteriorName = Literal["inducing", "mixing", "biases"]
+PosteriorName = Literal["inducing", "mixing", "biases", "noise"]
 
 
 @runtime_checkable

@@ -185,7 +185,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         grouped = numbers is not None
         sizes = data.num_rows, data.num_outputs
         model = self.model or default_model(*sizes, grouped=grouped, noise=options.get("noise"))
-        options = with_defaults(options, model, self.preset, data.num_outputs)
+        options = with_defaults(options, model, self.preset, data.num_outputs, data.num_rows)
         of_rows = None if grouped else share
 
         def config(name: str) -> TrainingConfig:

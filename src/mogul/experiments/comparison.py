@@ -63,7 +63,7 @@ class Training:
             return whole if self.epochs is None else whole.within(self.epochs)
 
         mean: MeanChoice | None = "paper" if self.preset == "paper" else None
-        options = with_defaults(self.options, model, self.preset, data.num_outputs)
+        options = with_defaults(self.options, model, self.preset, data.num_outputs, rows.data.num_rows)
         retrain = grouped or AUTO in (model, options["noise"])
         fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, retrain=retrain, **options)
         return fitted if aside is None else fitted.calibrated(aside.data, aside.groups, self.seed)

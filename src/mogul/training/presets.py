@@ -5,19 +5,19 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from mogul.errors import unknown_name
-from mogul.families import AUTO, Name, is_latent, mixture, suits
+from mogul.families import AUTO, Name, is_latent, members, mixture, suits
 from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.training.config import Precision, TrainingConfig
 from mogul.training.stopping import Stopping
-from mogul.training.updates import NoiseUpdate
+from mogul.training.updates import NaturalGradient, NoiseUpdate, Update
 
 PresetName = Literal["default", "paper"]
 
 
 # The default's budget, in steps: enough for most data, and `Stopping` ends sooner where it is too much.
-_STEPS, _MAX_EPOCHS = 600, 200
-# Thousands of rows are each seen so often: more of it still pays with rows like those at hand (docs/defaults.md).
-_MIN_EPOCHS, _GROUPED_MIN_EPOCHS = 60, 20
+_FEW_ROWS_STEPS, _STEPS, _GROUPED_STEPS, _MAX_EPOCHS = 600, 420, 600, 200
+# Minimum epochs for thousands of rows; more still improves the LL of rows like those at hand (docs/defaults.md).
+_FEW_ROWS_EPOCHS, _MIN_EPOCHS, _GROUPED_MIN_EPOCHS = 60, 42, 20
 # Of very many rows a few passes are thousands of steps: half a million are gone through three times.
 _MANY_STEPS, _FEWEST_EPOCHS = 3000, 3
 # Many small steps down: what Adam's own noise hides at one rate, the next can still learn.
@@ -25,7 +25,15 @@ _MILESTONES, _DECAY = tuple(0.1 * tenth for tenth in range(2, 10)), 0.65
 # Beyond so many rows random starts hardly differ, and single precision is as good (docs/performance.md) and faster.
 _FEW_ROWS = 2500
 # Large steps learn more of rows like those at hand, and are too sure of others (docs/defaults.md).
-_FEW_ROWS_RATE, _RATE, _GROUPED_RATE = 0.03, 0.02, 0.01
+_FEW_ROWS_RATE, _RATE, _GROUPED_RATE = 0.03, 0.03, 0.01
+# Half of the paper's inducing points take two fifths of the time a step, and cosine steps make up for it.
+_NUM_INDUCING = 200
+# Adam's noise in the log variance costs the most density. For the signal's own q(u), natural gradients beside rates of
+# 0.03 are thrown back on Kuka (docs/defaults.md).
+_MANY_ROWS_UPDATES: tuple[Update, ...] = (
+    NoiseUpdate(),
+    NaturalGradient(rate=0.1, ramp_steps=50, parts=("noise",), annealing=0.5),
+)
 _IN_GROUPS = ("mogp", "gprn", "n-sbgprn")
 # So many outputs have a latent GP each; the paper's robots have seven and more.
 _FEW_OUTPUTS = 4
@@ -47,11 +55,13 @@ def default_model(num_rows: int, num_outputs: int, *, grouped: bool = False, noi
     return _IN_GROUPS[0] if noise == AUTO else mixture(name for name in _IN_GROUPS if suits(name, num_outputs))
 
 
-def with_defaults(options: Mapping[str, Any], model: str, preset: str | None, num_outputs: int) -> dict[str, Any]:
+def with_defaults(
+    options: Mapping[str, Any], model: str, preset: str | None, num_outputs: int, num_rows: int = 0
+) -> dict[str, Any]:
     """These options, and those of someone who names none: constant noise alone for the paper's way and latent inputs.
 
     Noise knows where it is. Up to four outputs have a GP each: the paper's ⌈P/2⌉ is one for two outputs, which may have
-    nothing in common. `layers` has all sizes of a deep model.
+    nothing in common. `layers` has all sizes of a deep model. More than 2,500 rows have 200 inducing points, not 400.
 
     >>> with_defaults({}, "mogp", None, num_outputs=2), with_defaults({}, "mogp", "paper", num_outputs=2)
     ({'noise': 'gp', 'num_latents': 2}, {'noise': 'constant'})
@@ -62,7 +72,21 @@ def with_defaults(options: Mapping[str, Any], model: str, preset: str | None, nu
         return {"noise": "constant", **options}
     num_latents = max(min(num_outputs, _FEW_OUTPUTS), math.ceil(num_outputs / 2))
     sizes = {} if "layers" in options else {"num_latents": num_latents}
+    if num_rows > _FEW_ROWS and _has_many_inducing(model):
+        sizes |= {"num_inducing": _NUM_INDUCING}
     return {"noise": "gp", **sizes, **options}
+
+
+def _has_many_inducing(model: str) -> bool:
+    """Whether the paper's inducing points are more than needed: measured for models of one layer, or mixtures of them.
+
+    >>> _has_many_inducing("n-sbgprn"), _has_many_inducing("gprn"), _has_many_inducing("dgp")
+    (True, False, False)
+    """
+    if model == AUTO:
+        return True
+    recipes = [Name.parse(name).recipe for name in members(model)]
+    return max(recipe.num_inducing for recipe in recipes) > _NUM_INDUCING and not any(r.deep for r in recipes)
 
 
 def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000, *, grouped: bool = False) -> TrainingConfig:
@@ -94,17 +118,22 @@ def _default(model: str, seed: int, num_rows: int, grouped: bool) -> TrainingCon
     few = num_rows <= _FEW_ROWS
     recipe = Name.parse(model).recipe
     batch_size = 250 if few else recipe.batch_size
-    epochs = _epochs(math.ceil(num_rows / batch_size), _GROUPED_MIN_EPOCHS if grouped else _MIN_EPOCHS)
+    steps_each = math.ceil(num_rows / batch_size)
+    if few:
+        epochs = _epochs(steps_each, _FEW_ROWS_STEPS, _FEW_ROWS_EPOCHS)
+    else:
+        epochs = _epochs(steps_each, *((_GROUPED_STEPS, _GROUPED_MIN_EPOCHS) if grouped else (_STEPS, _MIN_EPOCHS)))
     return TrainingConfig(
         epochs=epochs,
         batch_size=batch_size,
         learning_rate=_FEW_ROWS_RATE if few else _GROUPED_RATE if grouped else _RATE,
+        schedule="steps" if few or grouped else "cosine",
         milestones=_MILESTONES,
         decay=_DECAY,
         anneal_epochs=min(recipe.anneal_epochs, epochs // 5),
         num_starts=5 if few else 1,
         expectation=_closed_form(model),
-        updates=(NoiseUpdate(),),
+        updates=(NoiseUpdate(),) if few or grouped else _MANY_ROWS_UPDATES,
         stopping=Stopping(),
         precision=_precision(num_rows),
         seed=seed,
@@ -115,9 +144,9 @@ def _precision(num_rows: int) -> Precision:
     return "float64" if num_rows <= _FEW_ROWS else "float32"
 
 
-def _epochs(steps_each: int, fewest: int) -> int:
+def _epochs(steps_each: int, steps: int, fewest: int) -> int:
     """As many as the budget of steps allows, within reason."""
-    enough = min(_MAX_EPOCHS, max(fewest, _STEPS // steps_each))
+    enough = min(_MAX_EPOCHS, max(fewest, steps // steps_each))
     return max(_FEWEST_EPOCHS, min(enough, _MANY_STEPS // steps_each))
 
 
