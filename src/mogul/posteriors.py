@@ -99,7 +99,7 @@ class _FullNormalKL(torch.autograd.Function):
 
 
 NormalPosterior = FullNormal | DiagonalNormal
-PosteriorName = Literal["inducing", "mixing", "biases", "noise"]
+PosteriorName = Literal["inducing", "mixing", "biases"]
 
 
 @runtime_checkable

@@ -24,9 +24,8 @@ def rows(missing: bool = False) -> Batch:
     return Batch.of(x, y)
 
 
-def model_for(batch: Batch, name: str = "n-mogp", noise: str = "constant"):
-    sizes = {"num_inducing": 8, "num_top_inducing": 6, "num_noise_inducing": 6}
-    return build(name, batch.x, 3, torch.Generator().manual_seed(1), noise=noise, **sizes)
+def model_for(batch: Batch, name: str = "n-mogp"):
+    return build(name, batch.x, 3, torch.Generator().manual_seed(1), num_inducing=8, num_top_inducing=6)
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -147,12 +146,11 @@ class TestTheBound:
         assert min(b - a for a, b in itertools.pairwise(values)) > -1e-9
         assert values[-1] > values[2] + 1
 
-    @pytest.mark.parametrize("noise", ["constant", "gp"])
     @pytest.mark.parametrize("name", ["mogp", "n-mogp"])
-    def test_natural_gradients_of_every_part_do_not_lower_it_where_they_are_short(self, name, noise):
+    def test_natural_gradients_of_every_part_do_not_lower_it_where_they_are_short(self, name):
         """All parts at once is no conjugate problem, but a short step along an ascent direction still climbs."""
         batch = rows(missing=True)
-        values = climb(model_for(batch, name, noise), batch, [NaturalGradient(0.01, ramp_steps=0)] * 30)
+        values = climb(model_for(batch, name), batch, [NaturalGradient(0.01, ramp_steps=0)] * 30)
         assert min(b - a for a, b in itertools.pairwise(values)) > -1e-9
         assert values[-1] > values[0] + 1
 
@@ -166,12 +164,11 @@ class TestNaturalGradient:
             (("inducing",), {"prior.variational_mean", "prior.variational_root"}),
             (("mixing",), {"head.mixing.mean", "head.mixing.log_scale"}),
             (("biases",), {"head.features.bias_mean", "head.features.bias_log_scale"}),
-            (("noise",), {"head.noise.gps.variational_mean", "head.noise.gps.variational_root"}),
         ],
     )
     def test_it_owns_and_moves_its_parts_alone(self, parts, names):
         batch = rows()
-        model, update = model_for(batch, noise="gp"), NaturalGradient(0.1, 0, parts)
+        model, update = model_for(batch), NaturalGradient(0.1, 0, parts)
         named = dict(model.named_parameters())
         assert {name for name, value in named.items() if any(value is owned for owned in update.owns(model))} == names
         before = {name: value.detach().clone() for name, value in named.items()}
@@ -181,35 +178,6 @@ class TestNaturalGradient:
     def test_by_default_it_owns_every_normal_posterior(self):
         model = model_for(rows(), "dgp")
         assert len(NaturalGradient().owns(model)) == 6  # two layers and the mixing: a mean and a scale each
-
-    @pytest.mark.parametrize(("annealing", "expected"), [(0.0, 1.0), (0.5, 0.2), (1.0, 0.04)])
-    def test_its_length_falls_with_the_optimisers_rate(self, annealing, expected):
-        sizes = []
-        for rate_share in (0.04, 1.0):
-            model, batch = conjugate()
-            start = model.prior.variational_mean.detach().clone()
-            terms = Elbo(Analytic(), num_data=20)(model, batch, torch.Generator())
-            (-terms.total() / 20).backward()
-            update = NaturalGradient(1e-7, 0, ("inducing",), annealing)
-            update.apply(model, Step(0, batch, terms, 20, rate_share))
-            sizes.append((model.prior.variational_mean.detach() - start).norm().item())
-        assert sizes[0] / sizes[1] == pytest.approx(expected, rel=1e-3)
-
-    def test_training_tells_updates_the_share_of_the_rate(self):
-        seen = []
-
-        @dataclass(frozen=True)
-        class Watch:
-            def owns(self, model):
-                return []
-
-            def apply(self, model, step):
-                seen.append(step.rate_share)
-
-        batch = rows()
-        config = TrainingConfig(epochs=4, batch_size=20, milestones=(0.5, 0.75), decay=0.5, updates=(Watch(),))
-        Run(model_for(batch), batch, config, torch.Generator()).train(4, lambda record: None)
-        assert seen == [1.0, 1.0, 0.5, 0.25]
 
     def test_its_length_rises_from_a_thousandth_over_the_ramp(self):
         """Measured by the step of q(u)'s mean, which for the same gradient is the rate times nearly the same vector."""
@@ -262,8 +230,6 @@ class TestNaturalGradient:
     def test_other_bad_settings_are_refused(self):
         with pytest.raises(ConfigError, match="ramp_steps must be at least 0"):
             NaturalGradient(ramp_steps=-1)
-        with pytest.raises(ConfigError, match="annealing must be 0 or more; got -1"):
-            NaturalGradient(annealing=-1.0)
         with pytest.raises(UnknownNameError, match="Did you mean 'mixing'"):
             NaturalGradient(parts=("mixin",))
 

@@ -126,11 +126,6 @@ class TrainingConfig:
         passed = sum(epoch >= round(share * self.epochs) for share in self.milestones)
         return self.learning_rate * self.decay**passed
 
-    @property
-    def largest_rate(self) -> float:
-        """The learning rate where it is largest."""
-        return self.learning_rate if self.rates is None else max(self.rates)
-
     def next_change(self, epoch: int) -> int:
         """Where to go on after this epoch when its rate no longer helps: at the next rate; of a cosine, halfway on."""
         if self.schedule == "cosine":
@@ -147,7 +142,7 @@ def _cosine_share(passed: float) -> float:
     """The share of the largest rate when this share of the epochs has passed.
 
     >>> [round(_cosine_share(passed), 2) for passed in (0.0, 0.1, 0.55, 1.0)]
-    [0.2, 1.0, 0.51, 0.01]
+    [0.2, 1.0, 0.5, 0.01]
     """
     if passed < _WARM_UP:
         return _FIRST_SHARE + (1 - _FIRST_SHARE) * passed / _WARM_UP

@@ -9,15 +9,15 @@ from mogul.families import AUTO, Name, is_latent, members, mixture, suits
 from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.training.config import Precision, TrainingConfig
 from mogul.training.stopping import Stopping
-from mogul.training.updates import NaturalGradient, NoiseUpdate, Update
+from mogul.training.updates import NoiseUpdate
 
 PresetName = Literal["default", "paper"]
 
 
 # The default's budget, in steps: enough for most data, and `Stopping` ends sooner where it is too much.
-_FEW_ROWS_STEPS, _STEPS, _GROUPED_STEPS, _MAX_EPOCHS = 600, 420, 600, 200
+_FEW_ROWS_STEPS, _STEPS, _GROUPED_STEPS, _MAX_EPOCHS = 600, 450, 600, 200
 # Minimum epochs for thousands of rows; more still improves the LL of rows like those at hand (docs/defaults.md).
-_FEW_ROWS_EPOCHS, _MIN_EPOCHS, _GROUPED_MIN_EPOCHS = 60, 42, 20
+_FEW_ROWS_EPOCHS, _MIN_EPOCHS, _GROUPED_MIN_EPOCHS = 60, 46, 20
 # Of very many rows a few passes are thousands of steps: half a million are gone through three times.
 _MANY_STEPS, _FEWEST_EPOCHS = 3000, 3
 # Many small steps down: what Adam's own noise hides at one rate, the next can still learn.
@@ -25,15 +25,9 @@ _MILESTONES, _DECAY = tuple(0.1 * tenth for tenth in range(2, 10)), 0.65
 # Beyond so many rows random starts hardly differ, and single precision is as good (docs/performance.md) and faster.
 _FEW_ROWS = 2500
 # Large steps learn more of rows like those at hand, and are too sure of others (docs/defaults.md).
-_FEW_ROWS_RATE, _RATE, _GROUPED_RATE = 0.03, 0.03, 0.01
-# Half of the paper's inducing points take two fifths of the time a step, and cosine steps make up for it.
+_FEW_ROWS_RATE, _RATE, _GROUPED_RATE = 0.03, 0.02, 0.01
+# With half of the paper's inducing points a step takes two fifths of the time (docs/defaults.md).
 _NUM_INDUCING = 200
-# Adam's noise in the log variance costs the most density. For the signal's own q(u), natural gradients beside rates of
-# 0.03 are thrown back on Kuka (docs/defaults.md).
-_MANY_ROWS_UPDATES: tuple[Update, ...] = (
-    NoiseUpdate(),
-    NaturalGradient(rate=0.1, ramp_steps=50, parts=("noise",), annealing=0.5),
-)
 _IN_GROUPS = ("mogp", "gprn", "n-sbgprn")
 # So many outputs have a latent GP each; the paper's robots have seven and more.
 _FEW_OUTPUTS = 4
@@ -133,7 +127,7 @@ def _default(model: str, seed: int, num_rows: int, grouped: bool) -> TrainingCon
         anneal_epochs=min(recipe.anneal_epochs, epochs // 5),
         num_starts=5 if few else 1,
         expectation=_closed_form(model),
-        updates=(NoiseUpdate(),) if few or grouped else _MANY_ROWS_UPDATES,
+        updates=(NoiseUpdate(),),
         stopping=Stopping(),
         precision=_precision(num_rows),
         seed=seed,

@@ -120,11 +120,11 @@ class Run:
         """Where to go on: at the next rate, at the end, or, where it is too early to judge a new rate, here: None.
 
         Flat at one rate, the next has a chance of its own; flat from one rate to another, none will help. An ELBO that
-        falls is thrown back by large steps; held-out rows that do are a sign of too many. On a cosine there is always a
-        lower rate to come, which gains what large steps hide.
+        falls is thrown back by large steps; held-out rows that do are a sign of too many. On a cosine lower rates come
+        by themselves, and gain what large steps hide: there only what stands still goes on sooner.
         """
         if self.config.schedule == "cosine":
-            return change
+            return None if stopping.is_falling(self._watched) else change
         before, recent, now = (
             self.records[-back].learning_rate for back in (2 * stopping.patience, stopping.patience, 1)
         )
@@ -211,9 +211,8 @@ class Run:
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         self._require_finite(float(nn.utils.get_total_norm(gradients)), "The gradient's norm")
         self._optimiser.step()
-        share = self._rate_at(self._clock) / self.config.largest_rate
         for update in self.config.updates:
-            update.apply(self.model, Step(self.num_steps, batch, terms, len(self._data), share))
+            update.apply(self.model, Step(self.num_steps, batch, terms, len(self._data)))
         self.num_steps += 1
         return terms
 

@@ -1,6 +1,5 @@
 """Closed-form updates inside stochastic training: where an optimum is known, no gradient step is needed."""
 
-import math
 from dataclasses import dataclass
 from typing import Protocol, get_args, runtime_checkable
 
@@ -18,15 +17,13 @@ from mogul.posteriors import HoldsPosteriors, NormalPosterior, PosteriorName
 class Step:
     """What a step of training has just done: its number, its batch, the terms of the ELBO, and how many rows there are.
 
-    The parameters hold the gradients of −objective/num_data. `rate_share` is the optimiser's learning rate over the
-    largest that it has had or will have.
+    The parameters hold the gradients of −objective/num_data.
     """
 
     number: int
     batch: Batch
     terms: ElboTerms
     num_data: int
-    rate_share: float = 1.0
 
 
 @runtime_checkable
@@ -77,7 +74,7 @@ class NoiseUpdate:
 
 @dataclass(frozen=True)
 class NaturalGradient:
-    """Natural-gradient steps for Normal posteriors: q(u), q(M), q(b), and the noise's own q(u).
+    """Natural-gradient steps for Normal posteriors: q(u), q(M), q(b).
 
     A step that would leave the positive definite matrices is halved until it does not.
 
@@ -86,22 +83,17 @@ class NaturalGradient:
             conjugate model, where q has a full covariance; means of a diagonal q take a step of rate/H.
         ramp_steps: the length rises to `rate` over so many steps, from a thousandth of it, geometrically: the first
             gradients come from random features.
-        parts: which posteriors; the others stay with the optimiser. "noise" are those that the noise holds.
-        annealing: the length falls with the optimiser's learning rate, as its share in the largest to this power: a
-            length of γ averages gradients over about 1/γ batches. 0 keeps it constant.
+        parts: which posteriors; the others stay with the optimiser.
     """
 
     rate: float = 0.1
     ramp_steps: int = 100
-    parts: tuple[PosteriorName, ...] = get_args(PosteriorName)
-    annealing: float = 0.0
+    parts: tuple[PosteriorName, ...] = ("inducing", "mixing", "biases")
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
             raise ConfigError(f"rate must be in (0, 1]; got {self.rate}. Try 0.1.")
         require_natural(ramp_steps=self.ramp_steps)
-        if not 0 <= self.annealing < math.inf:
-            raise ConfigError(f"annealing must be 0 or more; got {self.annealing}. 0 keeps the rate constant.")
         for part in self.parts:
             if part not in get_args(PosteriorName):
                 raise unknown_name("part", part, get_args(PosteriorName))
@@ -113,16 +105,10 @@ class NaturalGradient:
     def apply(self, model: Model, step: Step) -> None:
         """One step each."""
         share = min(1.0, (step.number + 1) / (self.ramp_steps + 1))
-        length = self.rate * 1000 ** (share - 1) * step.rate_share**self.annealing
         for posterior in self._posteriors(model):
-            posterior.step(length, step.num_data)
+            posterior.step(self.rate * 1000 ** (share - 1), step.num_data)
 
     def _posteriors(self, model: Model) -> list[NormalPosterior]:
-        of_noise = set(model.head.noise.modules())
-        return [
-            posterior
-            for holder in model.modules()
-            if isinstance(holder, HoldsPosteriors)
-            for name, posterior in holder.posteriors().items()
-            if ("noise" if holder in of_noise else name) in self.parts
-        ]
+        holders = [module for module in model.modules() if isinstance(module, HoldsPosteriors)]
+        found = [(name, posterior) for holder in holders for name, posterior in holder.posteriors().items()]
+        return [posterior for name, posterior in found if name in self.parts]
