@@ -21,7 +21,8 @@ TARGET_LL = 15.6  # what the paper's MOGP reaches on Kuka in 250 epochs
 BEST_LL, BEST_MRMSE = 45.0, 0.090
 PATIENCE = 12
 MODEL = "n-sbgprn"
-NOISE = "gp"
+DEFAULTS = with_defaults({"noise": "gp"}, MODEL, None, num_outputs=14, num_rows=15_000)
+NOISE = DEFAULTS["noise"]
 
 
 class EnoughError(Exception):
@@ -117,7 +118,7 @@ def epochs_to_target(
         target_ll=BEST_LL,
         target_mrmse=BEST_MRMSE,
         max_epochs=max_epochs,
-        **({"noise": NOISE} | options),
+        **(DEFAULTS | options),
     )
     return {
         "epochs_to_target": reached.epochs,
@@ -131,7 +132,7 @@ def default_scores(
 ) -> dict[str, float]:
     """LL and MRMSE of a default fit, by the paper's estimator, in standardised units."""
     config = config or _defaults(MODEL, train, grouped=grouped)
-    fitted = fit(train, MODEL, config, **({"noise": NOISE} | options))
+    fitted = fit(train, MODEL, config, **(DEFAULTS | options))
     scores = fitted.evaluate(test, standardised=True)
     return {"ll": scores.ll, "mrmse": scores.mrmse}
 

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 
+from mogul.errors import UnknownNameError
 from mogul.objective import Analytic, MonteCarlo
 from mogul.training import TrainingConfig
 
@@ -65,6 +66,36 @@ def test_a_milestone_at_a_whole_epoch_is_that_epoch(epochs, share):
     config = TrainingConfig(epochs=epochs, learning_rate=1.0, milestones=(share,), decay=0.5)
     falls = round(epochs * share)
     assert (config.rate_at(falls - 1), config.rate_at(falls)) == (1.0, 0.5)
+
+
+@pytest.mark.parametrize("epochs", [20, 42, 60])
+def test_a_cosine_rises_to_the_rate_and_falls_to_a_hundredth(epochs):
+    config = TrainingConfig(epochs=epochs, learning_rate=0.5, schedule="cosine")
+    rates = [config.rate_at(epoch) for epoch in range(epochs)]
+    highest = rates.index(max(rates))
+    assert highest in (epochs // 10 - 1, epochs // 10)
+    assert rates == sorted(rates[:highest]) + sorted(rates[highest:], reverse=True)
+    assert max(rates) == pytest.approx(0.5, rel=0.02)
+    assert max(rates) <= 0.5
+    assert 0.005 < rates[-1] < 0.01
+    # A wave is as much above its middle as below it.
+    assert sum(rates[highest:]) / (epochs - highest) == pytest.approx(0.5 * 1.01 / 2, rel=0.05)
+
+
+def test_on_a_cosine_a_rate_that_no_longer_helps_is_left_for_one_halfway_to_the_end():
+    config = TrainingConfig(epochs=40, schedule="cosine")
+    assert [config.next_change(epoch) for epoch in (0, 20, 37, 39)] == [20, 30, 39, 40]
+
+
+def test_rates_given_one_by_one_win_over_the_cosine():
+    config = TrainingConfig(epochs=3, schedule="cosine", rates=(0.1, 0.3, 0.2))
+    assert [config.rate_at(epoch) for epoch in range(3)] == [0.1, 0.3, 0.2]
+
+
+@pytest.mark.usefixtures("as_a_user_calls")
+def test_an_unknown_schedule_is_refused():
+    with pytest.raises(UnknownNameError, match="Did you mean 'cosine'"):
+        TrainingConfig(schedule="cosin")
 
 
 def test_without_annealing_the_kl_has_full_weight():

@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from mogul.training.presets import preset
+from mogul.training.presets import preset, with_defaults
 
 
 @pytest.mark.parametrize(
     ("num_rows", "epochs"),
-    [(50, 200), (2_500, 60), (15_068, 60), (25_000, 60), (50_000, 30), (75_000, 20), (500_000, 3), (10_000_000, 3)],
+    [(50, 200), (2_500, 60), (15_068, 46), (25_000, 46), (50_000, 30), (75_000, 20), (500_000, 3), (10_000_000, 3)],
 )
 def test_a_default_fit_has_a_budget_of_steps_and_some_passes_at_least(num_rows: int, epochs: int) -> None:
     assert preset("default", "n-sbgprn", num_rows=num_rows).epochs == epochs
@@ -39,6 +39,37 @@ def test_rows_in_groups_take_smaller_steps() -> None:
     def rate(num_rows: int, name: str = "default", *, grouped: bool) -> float:
         return preset(name, "mogp", num_rows=num_rows, grouped=grouped).learning_rate
 
-    assert rate(5000, grouped=True) == rate(5000, grouped=False) / 2
+    assert rate(5000, grouped=True) < rate(5000, grouped=False)
     assert rate(200, grouped=True) == rate(200, grouped=False)
     assert rate(5000, "paper", grouped=True) == rate(5000, "paper", grouped=False)
+
+
+@pytest.mark.parametrize(
+    ("model", "num_rows", "num_inducing"),
+    [
+        ("n-sbgprn", 2_501, 200),
+        ("n-sbgprn", 2_500, None),
+        ("mogp+gprn+n-sbgprn", 15_068, 200),
+        ("auto", 15_068, 200),
+        ("gprn", 15_068, None),
+        ("dgp", 15_068, None),
+        ("mogp-lvm", 15_068, None),
+    ],
+)
+def test_many_rows_have_200_inducing_points_where_the_paper_has_400_on_one_layer(
+    model: str, num_rows: int, num_inducing: int | None
+) -> None:
+    assert with_defaults({}, model, None, 14, num_rows).get("num_inducing") == num_inducing
+
+
+def test_inducing_points_that_are_given_and_those_of_the_paper_stay() -> None:
+    assert with_defaults({"num_inducing": 70}, "mogp", None, 14, 15_068)["num_inducing"] == 70
+    assert "num_inducing" not in with_defaults({}, "mogp", "paper", 14, 15_068)
+
+
+def test_many_rows_without_groups_have_cosine_rates() -> None:
+    def schedule(num_rows: int, name: str = "default", *, grouped: bool = False) -> str:
+        return preset(name, "n-sbgprn", num_rows=num_rows, grouped=grouped).schedule
+
+    assert schedule(15_068) == "cosine"
+    assert {schedule(2_000), schedule(15_068, grouped=True), schedule(15_068, "paper")} == {"steps"}

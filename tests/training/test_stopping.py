@@ -73,6 +73,20 @@ def test_only_an_elbo_that_falls_from_one_rate_to_another_has_the_next(gain, hel
     assert len(run.records) == num_epochs
 
 
+@pytest.mark.parametrize(("gain", "num_epochs"), [(1.0, 40), (0.0, 20), (-1.0, 40)], ids=["rising", "flat", "falling"])
+def test_on_a_cosine_only_what_stands_still_goes_on_sooner(gain, num_epochs):
+    """Flat for 8 epochs, the clock goes halfway to the end: epochs 0 to 7, 24 to 31, and 36 to 39."""
+    run = run_with(None, until=1)
+    last = run.records[-1]
+    run.config = TrainingConfig(epochs=40, schedule="cosine", stopping=Stopping(patience=4, tolerance=0.1))
+    run._clock, run._watched, run.records = 0, [], []
+    while run._clock < 40:
+        rate, elbo = run.config.rate_at(run._clock), last.elbo + 120 * gain * len(run.records)
+        run.records.append(replace(last, kl_weight=1.0, learning_rate=rate, elbo=elbo))
+        run._tick()
+    assert len(run.records) == num_epochs
+
+
 @pytest.mark.parametrize("first", range(1, 9))
 def test_a_rate_is_judged_by_epochs_of_its_own(first):
     """After so many epochs at one rate, another; the score rises until the fourth epoch, and is flat from there."""

@@ -13,6 +13,9 @@ from mogul.training.updates import Update
 
 Precision = Literal["float32", "float64"]
 StartName = Literal["random", "exact"]
+ScheduleName = Literal["steps", "cosine"]
+# The cosine rises from a fifth of the rate over a tenth of the epochs, and falls to a hundredth.
+_WARM_UP, _FIRST_SHARE, _LAST_SHARE = 0.1, 0.2, 0.01
 
 
 @dataclass(frozen=True)
@@ -24,10 +27,12 @@ class TrainingConfig:
             fitted by L-BFGS to up to 1,000 rows.
         epochs: passes over the data for the start that is trained to the end; 0 leaves the exact start as it is.
         batch_size: rows per step.
-        learning_rate: Adam's, at first.
-        milestones: shares of the epochs after which the rate is multiplied by `decay`.
+        learning_rate: Adam's, where it is largest.
+        schedule: "steps" begins at that rate and lowers it at `milestones`; "cosine" rises to it over the first tenth
+            of the epochs, and falls to a hundredth of it by half a wave.
+        milestones: of "steps", shares of the epochs after which the rate is multiplied by `decay`.
         decay: see `milestones`.
-        rates: the rate of each epoch, in place of the three above.
+        rates: the rate of each epoch, in place of the four above.
         anneal_epochs: the weight of the KL rises from 0 to 1 over so many epochs.
         num_starts: random starts; the best by training objective is trained to the end.
         start_epochs: how long each start is trained before the choice; they count towards `epochs`.
@@ -49,6 +54,7 @@ class TrainingConfig:
     epochs: int = 200
     batch_size: int = 250
     learning_rate: float = 0.03
+    schedule: ScheduleName = "steps"
     milestones: tuple[float, ...] = (0.5, 0.75, 0.9)
     decay: float = 0.3
     rates: tuple[float, ...] | None = None
@@ -95,6 +101,8 @@ class TrainingConfig:
             )
         if any(not 0 < share < 1 for share in self.milestones):
             raise ConfigError(f"milestones must be shares between 0 and 1; got {self.milestones}. Try (0.5, 0.75).")
+        if self.schedule not in get_args(ScheduleName):
+            raise unknown_name("schedule", self.schedule, get_args(ScheduleName))
         if self.precision not in get_args(Precision):
             raise unknown_name("precision", self.precision, get_args(Precision))
 
@@ -123,14 +131,30 @@ class TrainingConfig:
         """The learning rate during this epoch, counted from 0."""
         if self.rates is not None:
             return self.rates[epoch]
+        if self.schedule == "cosine":
+            return self.learning_rate * _cosine_share((epoch + 0.5) / self.epochs)
         passed = sum(epoch >= round(share * self.epochs) for share in self.milestones)
         return self.learning_rate * self.decay**passed
 
     def next_change(self, epoch: int) -> int:
-        """The first epoch after this one with another rate, or the end."""
+        """Where to go on after this epoch when its rate no longer helps: at the next rate; of a cosine, halfway on."""
+        if self.schedule == "cosine":
+            return (epoch + self.epochs + 1) // 2
         changes = [round(share * self.epochs) for share in sorted(self.milestones)]
         return next((change for change in changes if change > epoch), self.epochs)
 
     def kl_weight_at(self, epoch: int) -> float:
         """The weight of the KL during this epoch, counted from 0."""
         return 1.0 if epoch >= self.anneal_epochs else (epoch + 1) / (self.anneal_epochs + 1)
+
+
+def _cosine_share(passed: float) -> float:
+    """The share of the largest rate when this share of the epochs has passed.
+
+    >>> [round(_cosine_share(passed), 2) for passed in (0.0, 0.1, 0.55, 1.0)]
+    [0.2, 1.0, 0.5, 0.01]
+    """
+    if passed < _WARM_UP:
+        return _FIRST_SHARE + (1 - _FIRST_SHARE) * passed / _WARM_UP
+    wave = 0.5 * (1 + math.cos(math.pi * (passed - _WARM_UP) / (1 - _WARM_UP)))
+    return _LAST_SHARE + (1 - _LAST_SHARE) * wave
