@@ -131,7 +131,7 @@ def default_scores(
 ) -> dict[str, float]:
     """LL and MRMSE of a default fit, by the paper's estimator, in standardised units."""
     config = config or _defaults(MODEL, train, grouped=grouped)
-    fitted = fit(train, MODEL, config, **({"noise": NOISE} | options))
+    fitted = fit(train, model=MODEL, config=config, **({"noise": NOISE} | options))
     scores = fitted.evaluate(test, standardised=True)
     return {"ll": scores.ll, "mrmse": scores.mrmse}
 
@@ -162,7 +162,7 @@ def train_ours(
             raise EnoughError
 
     with suppress(EnoughError):
-        fit(train, name, config, on_epoch=look, **options)
+        fit(train, model=name, config=config, on_epoch=look, **({"noise": "constant"} | options))
     return reached[-1]
 
 

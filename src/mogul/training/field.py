@@ -10,7 +10,6 @@ from mogul.families import AUTO, is_latent, members, suits
 from mogul.plan import NoiseName
 from mogul.training.choice import MODELS, NOISES
 
-
 # Options of `build` that training finds: see `mean` and `TrainingConfig.start`.
 _FOUND = ("latent_mean", "output_mean", "inducing_points")
 
