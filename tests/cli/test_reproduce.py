@@ -151,7 +151,7 @@ def test_a_job_that_fails_does_not_stop_the_others(run, tmp_path: Path, monkeypa
 
     words = ["regression", "--models", "mogp", "--baselines", "mean", "--jobs", "1", "--epochs", "1"]
     with monkeypatch.context() as patch:
-        patch.setattr("mogul.experiments.work.fit", fail)
+        patch.setattr("mogul.experiments.work.train", fail)
         outcome = run(*words)
     assert outcome.code == 1
     assert "MOGP: failed: MemoryError: too large" in outcome.err

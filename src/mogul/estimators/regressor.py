@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 class MultiOutputGPRegressor(PredictsOutputs):
     """Multi-output GP regression with uncertainty, for scikit-learn's pipelines and searches.
 
-    Arguments that are None are chosen by the preset, for the number of rows and outputs. Outputs may miss values (NaN).
+    Arguments that are None are chosen by the preset, for the number of rows and outputs: `mogul.fit` gives the same
+    model for the same arguments. Outputs may miss values (NaN).
 
     Args:
         model: one of `mogul.models.names()` with observed inputs, or several, "mogp+n-sbgprn", for the mixture of what
