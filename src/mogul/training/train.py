@@ -161,7 +161,7 @@ def _warn_of_balance(config: TrainingConfig, options: Mapping[str, Any]) -> None
             "objective='balanced' needs noise that depends on the input, and changes nothing for another; "
             f"got noise={noise!r}. Try noise='gp'.",
             MogulWarning,
-            stacklevel=3,
+            stacklevel=6,
         )
 
 
