@@ -60,6 +60,9 @@ FIGURES = (
     Figure("gp_noise_step_ratio", "step with GP noise over constant noise, N-SBGPRN", 2, True, _NOISE),
     Figure("net_noise_step_ratio", "step with net noise over constant noise, N-SBGPRN", 2, True, _NOISE),
     Figure("student_t_noise_step_ratio", "step with Student-t noise over constant noise, N-SBGPRN", 2, True, _NOISE),
+    Figure(
+        "gp_student_t_noise_step_ratio", "step with GP Student-t noise over constant noise, N-SBGPRN", 2, True, _NOISE
+    ),
     Figure("low_rank_noise_step_ratio", "step with low-rank noise over constant noise, N-SBGPRN", 2, True, _NOISE),
     Figure(
         "time_to_ll_speedup",

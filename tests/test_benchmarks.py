@@ -34,7 +34,7 @@ def test_a_step_of_each_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_noise_is_held_against_constant_noise() -> None:
     ratios = noises.noise_ratios(repeats=1, sizes=Sizes(num_inducing=5, batch=8))
     assert {name for name in ratios if name.endswith("ratio")} == {
-        f"{noise}_noise_step_ratio" for noise in ("net", "gp", "student_t", "low_rank")
+        f"{noise}_noise_step_ratio" for noise in ("net", "gp", "student_t", "gp_student_t", "low_rank")
     }
 
 

@@ -189,20 +189,20 @@ class TestScore:
 
     def test_every_field_is_the_mean_of_its_metric(self, prediction: Prediction, y):
         actual = score([(prediction, y)])
-        assert actual.ll == pytest.approx(nested_log_density(prediction, y, 2).mean(), rel=1e-13)
-        assert actual.ll_pooled == pytest.approx(prediction.log_density(y).mean(), rel=1e-13)
+        assert actual.ll_nested == pytest.approx(nested_log_density(prediction, y, 2).mean(), rel=1e-13)
+        assert actual.ll == pytest.approx(prediction.log_density(y).mean(), rel=1e-13)
         assert actual.mrmse == pytest.approx(mrmse(prediction.mean, y), rel=1e-13)
         assert actual.crps == pytest.approx(np.nanmean(crps(prediction, y, max_draws=24), axis=0).mean(), rel=1e-13)
         pit = prediction.cdf(y)
         assert actual.coverage == {level: coverage(pit, level) for level in (0.5, 0.8, 0.95)}
-        assert actual.ll < actual.ll_pooled
+        assert actual.ll_nested < actual.ll
 
     def test_a_prediction_that_is_no_number_has_no_score(self, prediction: Prediction, y):
         prediction.component_mean[:, 2] = NAN
         prediction.mean[2] = NAN
         actual = score([(prediction, y)])
         assert math.isnan(actual.ll)
-        assert math.isnan(actual.ll_pooled)
+        assert math.isnan(actual.ll_nested)
         assert math.isnan(actual.mrmse)
         assert math.isnan(actual.crps)
 
@@ -234,7 +234,7 @@ class TestScore:
         before, after = nested_log_density(prediction, y, 2), nested_log_density(prediction, fewer, 2)
         np.testing.assert_array_equal(before[1:], after[1:])
         assert before[0] != after[0]
-        assert score([(prediction, fewer)]).ll == pytest.approx(after.mean(), rel=1e-13)
+        assert score([(prediction, fewer)]).ll_nested == pytest.approx(after.mean(), rel=1e-13)
         errors = np.square(y - prediction.mean)
         first = math.sqrt(np.nanmean(errors[:, 0]))
         second = math.sqrt(np.nanmean(errors[1:, 1]))
@@ -243,8 +243,8 @@ class TestScore:
     def test_any_number_of_draws_will_do(self, rng, y):
         few = mixture(rng, 7)
         result = score([(few, y)])
-        assert result.ll == pytest.approx(result.ll_pooled, rel=1e-13), "seven draws are one group"
-        assert result.ll_pooled == pytest.approx(few.log_density(y).mean(), rel=1e-13)
+        assert result.ll_nested == pytest.approx(result.ll, rel=1e-13), "seven draws are one group"
+        assert result.ll == pytest.approx(few.log_density(y).mean(), rel=1e-13)
 
     def test_a_part_without_any_value_changes_nothing(self, rng, prediction: Prediction, y):
         parts = [(prediction, y), (mixture(rng, 100), np.full((8, 2), NAN))]

@@ -309,7 +309,7 @@ class TestPredictive:
         for other in ("kl_local", "kl_global", "log_prior"):
             assert getattr(terms, other) == getattr(elbo(model, batch, Analytic()), other)
 
-    @pytest.mark.parametrize("noise", ["constant", "net", "gp", "student-t"])
+    @pytest.mark.parametrize("noise", ["constant", "net", "gp", "student-t", "gp-student-t"])
     def test_it_is_that_of_brute_force_on_a_tiny_model(self, noise):
         """MOGP with one GP and known weights has a Normal signal, so that draws of everything have this density."""
         x = randn(3, 1, seed=10)

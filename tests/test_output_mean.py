@@ -1,17 +1,21 @@
 """A least-squares plane under a model: NumPy's own where rows are plenty, and a change of units, nothing else."""
 
 import warnings
+from copy import deepcopy
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import multivariate_normal
 
 from mogul.data import Batch
-from mogul.errors import ConfigError
+from mogul.errors import ConfigError, ShapeError
+from mogul.heads import LowRankNoise
 from mogul.marginals import Marginals
 from mogul.models import build
-from mogul.objective import Analytic, Elbo
+from mogul.objective import Analytic, Elbo, Predictive
 from mogul.output_mean import SMALLEST_RESIDUAL, LinearOutputMean, ZeroMean
+from mogul.plane import PlaneUncertainty
 from mogul.prediction import predict
 from mogul.training import NaturalGradient, NoiseUpdate, Run, TrainingConfig
 
@@ -266,6 +270,89 @@ class TestInAModel:
         x, y, _ = planted(12)
         model = build("mogp", torch.as_tensor(x, dtype=dtype), 2, seeded(), output_mean=LinearOutputMean.fit(x, y))
         assert {tensor.dtype for tensor in model.state_dict().values() if tensor.is_floating_point()} == {dtype}
+
+
+class TestRandomPlane:
+    """With an uncertainty, a model is the one without it, and a Normal of known variance more."""
+
+    def pair(self, name, **options):
+        """A model whose plane is random and the same with a known one, and points inside and outside."""
+        rng = np.random.default_rng(3)
+        x = rng.standard_normal((14, 2))
+        y = x @ rng.standard_normal((2, 3)) + np.sin(2 * x[:, :1])
+        one, wide = torch.ones(3), torch.ones(3, 3)
+        observed = torch.ones(14, 3, dtype=torch.bool)
+        uncertainty = PlaneUncertainty.of(torch.as_tensor(x), observed, wide[:, 1:], one, 0.1 * one, wide)
+        planes = LinearOutputMean.fit(x, y, uncertainty), LinearOutputMean.fit(x, y)
+        inputs = torch.as_tensor(x)
+        models = (build(name, inputs, 3, seeded(), output_mean=plane, **SIZES, **options).eval() for plane in planes)
+        new = torch.cat([inputs[:2], 20 * inputs[:3]])
+        return *models, new, uncertainty.var(new).numpy()
+
+    @pytest.mark.parametrize("noise", ["constant", "gp", "student-t", "low-rank"])
+    @pytest.mark.parametrize("name", NAMES)
+    def test_predictions_are_as_much_wider(self, name, noise):
+        random, known, new, var = self.pair(name, noise=noise)
+        assert var[-1].min() > 10 * var[0].max()
+        one, two = (predict(model, new, 6, seeded()) for model in (random, known))
+        np.testing.assert_array_equal(one.component_mean, two.component_mean)
+        np.testing.assert_allclose(one.component_var - two.component_var, np.broadcast_to(var, (6, 5, 3)), rtol=1e-6)
+        np.testing.assert_allclose(one.var - two.var, var, rtol=1e-6)
+        y = one.mean + 3 * one.std
+        assert (one.log_density(y) > two.log_density(y))[-3:].all()
+
+    def test_densities_of_rows_have_it_once_whatever_the_noise(self):
+        """Of components that are Normal with the covariance of the noise and of the plane."""
+        random, _, new, var = self.pair("mogp", noise="low-rank")
+        assert isinstance(random.head.noise, LowRankNoise)
+        prediction = predict(random, new, 1, seeded())
+        y, unit = prediction.mean + 1.0, random.mean.scale.numpy()
+        loadings = unit[:, None] * random.head.noise.loadings.detach().numpy()
+        for row in range(len(y)):
+            diagonal = prediction.component_var[0, row]
+            cov = np.diag(diagonal) + loadings @ loadings.T * (1 - np.eye(3))
+            expected = multivariate_normal(prediction.component_mean[0, row], cov).logpdf(y[row])
+            assert prediction.log_density(y)[row] == pytest.approx(expected)
+        assert (prediction.component_var[0] > var).all()
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_functions_are_as_much_wider(self, name):
+        random, known, new, var = self.pair(name)
+        draws, others = (model.sample_joint(new, 4000, seeded()).detach().numpy() for model in (random, known))
+        # The numbers of the plane come last: what is left is a draw of it alone.
+        np.testing.assert_allclose((draws - others).var(0), var, rtol=0.15)
+
+    def test_numbers_at_work_are_counted(self):
+        random, known, *_ = self.pair("mogp")
+        for drawn, times in ((False, 1), (True, 7)):
+            one, two = (model.numbers_per_row(7, drawn_inputs=drawn) for model in (random, known))
+            assert one - two == times * random.mean.uncertainty.numbers_per_row
+
+    def test_the_bound_takes_the_plane_at_its_mean_and_predictive_does_not(self):
+        random, known, new, _ = self.pair("mogp")
+        batch = Batch.of(new, known.mean.forward(new) + 3)
+        bounds = [Elbo(Analytic(), num_data=5)(model, batch, seeded()).total() for model in (random, known)]
+        assert bounds[0] == bounds[1]
+        terms = [Predictive(Analytic(), num_data=5)(model, batch, seeded()) for model in (random, known)]
+        assert terms[0].ell != terms[1].ell
+        # Far away the plane explains what noise would have to without it.
+        assert (terms[0].misfit[-3:] < terms[1].misfit[-3:]).all()
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_it_has_the_precision_of_the_model_and_a_copy_of_its_own(self, dtype):
+        random, *_ = self.pair("mogp")
+        copy = deepcopy(random).to(dtype)
+        assert {tensor.dtype for tensor in copy.mean.state_dict().values()} == {dtype}
+        copy.mean.uncertainty.root.zero_()
+        assert random.mean.uncertainty.root.any()
+        assert not [name for name, _ in random.named_parameters() if name.startswith("mean.")]
+
+    @pytest.mark.usefixtures("as_a_user_calls")
+    def test_one_of_another_plane_is_refused(self):
+        random, *_ = self.pair("mogp")
+        zeros = torch.zeros(4, 3).double(), torch.zeros(3).double(), torch.ones(3).double()
+        with pytest.raises(ShapeError, match=r"\(D, P\) = \(4, 3\); got \(2, 3\). Make both from the same rows"):
+            LinearOutputMean(*zeros, random.mean.uncertainty)
 
 
 def seeded():

@@ -218,3 +218,9 @@ def test_a_blueprint_forgets_the_numbers() -> None:
     assert isinstance(fitted.blueprint, Blueprint)
     assert "output_mean" not in fitted.blueprint.options
     assert fitted.blueprint.num_inputs == 2
+
+
+def test_files_from_when_rows_were_held_out_in_stretches_are_read():
+    plain = encode(Stopping(held_out=0.1), "stopping")
+    plain["settings"]["num_stretches"] = 5
+    assert decode(plain) == Stopping(held_out=0.1)

@@ -124,5 +124,6 @@ def _best_stretch(parts: Sequence[Part], output: int) -> float:
         factor = np.exp([log_factor])
         return -float(sum(prediction.stretched(factor).log_density(y).sum() for prediction, y in pairs))
 
-    found = minimize_scalar(loss, bounds=(math.log(normal) - _BELOW, math.log(normal) + _ABOVE), method="bounded")
+    bounds = math.log(normal) - _BELOW, math.log(normal) + _ABOVE
+    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-3})
     return math.exp(found.x)

@@ -7,15 +7,21 @@ draws of them and covariances between outputs are asked here.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TypeVar
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 
 from mogul.arrays import Array, IntArray
+from mogul.scale_mixture import LogScale
 
 Index = slice | Int[IntArray, "B"]
 Kind = TypeVar("Kind", bound="Independent")
+
+# How many densities of a scale mixture are integrated at once: arrays of this size fit into caches.
+_INTEGRALS_AT_ONCE = 8000
 
 
 @dataclass(frozen=True)
@@ -70,48 +76,70 @@ class Independent:
 
 @dataclass(frozen=True)
 class ScaleMixture(Independent):
-    """Independent outputs whose noise has one of K variances each: a component's own variance holds a draw of it.
+    """Independent outputs whose noise has a random variance each: a component's own variance holds a draw of it.
 
-    Densities of whole rows sum over all K: the product over outputs of what single draws say would need many of them.
+    Densities of whole rows are integrals over it, for each output: the product over outputs of what single draws say
+    would need many of them. The variance is e^g/λ + floor_var, g ~ N(center, spread): `mogul.scale_mixture.LogScale`.
 
     Args:
         signal_var: of the component without its noise.
-        noise_var: the K variances.
-        weight: their probabilities.
+        center: mean of g; the laws of the noise are those of all components, or of each its own.
+        spread: variance of g.
+        floor_var: what is not random.
+        shape: of λ; infinite where λ = 1.
     """
 
     signal_var: Float[Array, "S N P"]
-    noise_var: Float[Array, "K N P"]
-    weight: Float[Array, "K N P"]
+    center: Float[Array, "T N P"]
+    spread: Float[Array, "T N P"]
+    floor_var: Float[Array, "T N P"]
+    shape: Float[Array, "T N P"]
 
     def log_density(
         self, y: Float[Array, "N P"], mean: Float[Array, "S N P"], var: Float[Array, "S N P"]
     ) -> Float[Array, "S N"]:
-        """log Π Σ w N(y | mean, signal_var + noise_var) over the observed outputs."""
+        """log Π E N(y | mean, signal_var + noise_var) over the observed outputs, a part of it at a time."""
+        num_draws, num_points, num_outputs = mean.shape
+        result = np.empty((num_draws, num_points))
+        num_rows = min(num_points, max(1, _INTEGRALS_AT_ONCE // num_outputs))
+        num_together = max(1, _INTEGRALS_AT_ONCE // (num_rows * num_outputs))
+        for first_row, first in product(range(0, num_points, num_rows), range(0, num_draws, num_together)):
+            rows, draws = slice(first_row, first_row + num_rows), slice(first, first + num_together)
+            result[draws, rows] = self._log_density(y[rows], mean[draws, rows], draws, rows)
+        return result
+
+    def _log_density(
+        self, y: Float[Array, "B P"], mean: Float[Array, "C B P"], draws: slice, rows: slice
+    ) -> Float[Array, "C B"]:
         observed = ~np.isnan(y)
-        gap = np.where(observed, y, 0.0) - mean
-        total = np.full(gap.shape, -math.inf)
-        for noise_var, weight in zip(self.noise_var, self.weight, strict=True):
-            np.logaddexp(total, np.log(weight) + log_normal(gap, self.signal_var + noise_var), out=total)
-        result: Array = np.where(observed, total, 0.0).sum(-1)
+        square = np.square(np.where(observed, y, 0.0) - mean)
+        center, spread, floor_var, shape = (_tensor(part, draws, rows) for part in self._parts()[1:])
+        noise = LogScale(center, spread, floor_var, None if bool(shape.isinf().all()) else shape)
+        each = noise.log_density(torch.from_numpy(square), _tensor(self.signal_var, draws, rows)).numpy()
+        result: Array = np.where(observed, each, 0.0).sum(-1)
         return result
 
     def rescaled(self, scale: Float[Array, "P"]) -> "ScaleMixture":
         """For outputs multiplied by these."""
-        return ScaleMixture(self.signal_var * scale**2, self.noise_var * scale**2, self.weight)
+        square = scale**2
+        center = self.center + np.log(square)
+        return ScaleMixture(self.signal_var * square, center, self.spread, self.floor_var * square, self.shape)
 
     def rows(self, index: Index) -> "ScaleMixture":
         """For some of the points."""
-        return ScaleMixture(self.signal_var[:, index], self.noise_var[:, index], self.weight[:, index])
+        return ScaleMixture(*(part[:, index] for part in self._parts()))
 
     def outputs(self, index: Index) -> "ScaleMixture":
         """For some of the outputs."""
-        return ScaleMixture(self.signal_var[..., index], self.noise_var[..., index], self.weight[..., index])
+        return ScaleMixture(*(part[..., index] for part in self._parts()))
 
     def joined(self, others: "Sequence[ScaleMixture]") -> "ScaleMixture":
         """For the points of this and then of the others."""
-        parts = [vars(part).values() for part in (self, *others)]
-        return ScaleMixture(*(np.concatenate(each, axis=1) for each in zip(*parts, strict=True)))
+        columns = zip(*(part._parts() for part in (self, *others)), strict=True)
+        return ScaleMixture(*(np.concatenate(each, axis=1) for each in columns))
+
+    def _parts(self) -> tuple[Array, ...]:
+        return self.signal_var, self.center, self.spread, self.floor_var, self.shape
 
 
 @dataclass(frozen=True)
@@ -219,6 +247,11 @@ class Pooled(Independent):
     def _turns(self) -> Iterator[tuple[slice, Independent]]:
         count = len(self.members)
         yield from ((slice(number, None, count), member) for number, member in enumerate(self.members))
+
+
+def _tensor(part: Array, draws: slice, rows: slice) -> torch.Tensor:
+    """Of some draws, or of the one that stands for all, at some points."""
+    return torch.from_numpy(part[draws if len(part) > 1 else slice(None), rows])
 
 
 def log_normal(gap: Array, var: Array) -> Array:

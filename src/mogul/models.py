@@ -18,7 +18,7 @@ from mogul.heads import Identity
 from mogul.model import Model
 from mogul.nonlinearities import Nonlinearity
 from mogul.output_mean import OutputMean
-from mogul.plan import NoiseName, Plan
+from mogul.plan import FROM_RESIDUALS, NoiseName, Plan
 from mogul.priors import MeanName, Solver
 
 __all__ = ["COMPOSITIONS", "FAMILIES", "OPTIONS", "Name", "Recipe", "build", "names"]
@@ -85,8 +85,10 @@ _PART_OPTIONS: dict[str, tuple[str, ...]] = {
     "deep gps": ("num_top_latents", "num_top_inducing", "layers", "inner_mean", "num_sites"),
 }
 # The same for kinds of noise.
-_NOISE_OPTIONS: dict[NoiseName, tuple[str, ...]] = {
+_NOISE_OPTIONS: dict[str, tuple[str, ...]] = {
+    FROM_RESIDUALS: ("num_noise_latents", "num_noise_inducing"),
     "gp": ("num_noise_latents", "num_noise_inducing"),
+    "gp-student-t": ("num_noise_latents", "num_noise_inducing"),
     "low-rank": ("noise_rank",),
 }
 # Section 5.4: latent dimension, GPs and inducing points of every model with latent inputs.
@@ -158,10 +160,10 @@ def build(
             model, those of its first layer.
         output_mean: what the head is added to; nothing by default.
         noise: "constant" is the paper's; "net" and "gp" have a log variance that depends on x, by a net or by GPs of
-            their own; "student-t" has heavy tails; "low-rank" is correlated across outputs.
+            their own; "student-t" has heavy tails; "gp-student-t" has both; "low-rank" is correlated across outputs.
         noise_floor: the least standard deviation of the noise, as a share of an output's scale: 1e-4, but 0 for
             constant noise.
-        num_noise_latents: the number of GPs of gp noise; ⌈P/2⌉.
+        num_noise_latents: the number of GPs of gp and gp-student-t noise; ⌈P/2⌉.
         num_noise_inducing: that of their inducing points.
         noise_rank: the rank of what outputs of low-rank noise share.
     """
@@ -226,7 +228,7 @@ OPTIONS = tuple(
 )
 
 
-def unused_options(name: str, noise: NoiseName = "constant") -> set[str]:
+def unused_options(name: str, noise: str = "constant") -> set[str]:
     """The options of `build` that the model of this name has no use for, with this noise.
 
     >>> sorted(unused_options("n-mogp") - unused_options("n-dgp"))
@@ -234,13 +236,15 @@ def unused_options(name: str, noise: NoiseName = "constant") -> set[str]:
     """
     parts = Name.parse(name).recipe.parts
     of_parts = {option for part, owned in _PART_OPTIONS.items() if part not in parts for option in owned}
-    return of_parts | {option for kind, owned in _NOISE_OPTIONS.items() if kind != noise for option in owned}
+    of_noises = {option for owned in _NOISE_OPTIONS.values() for option in owned}
+    return of_parts | of_noises.difference(_NOISE_OPTIONS.get(noise, ()))
 
 
 def require_used(name: str, options: Mapping[str, Any]) -> None:
     """Check that the model of this name has a use for each of these options of `build`."""
     noise = options.get("noise", "constant")
-    _require_known(noise)
+    if noise != FROM_RESIDUALS:
+        _require_known(noise)
     unused = unused_options(name, noise)
     for option in options:
         if option in unused:

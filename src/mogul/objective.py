@@ -54,6 +54,16 @@ class ElboTerms:
         )
 
 
+@dataclass(frozen=True)
+class RowMoments:
+    """What an objective needs to know of some rows: moments of the signal, the noise and what both should explain."""
+
+    batch: Batch
+    signal: Marginals
+    noise: NoiseLaw
+    target: Float[Tensor, "N P"]  # in the units of the head
+
+
 @runtime_checkable
 class Expectation(Protocol):
     """How the signal's moments under q, all that a Gaussian expected log likelihood needs, are computed."""
@@ -110,19 +120,22 @@ class Objective(ABC):
     def __call__(self, model: Model, batch: Batch, generator: torch.Generator) -> ElboTerms:
         """The terms, for the whole data set."""
         rescale = self.num_data / len(batch)
-        x = model.inputs.draw(batch, generator)
-        signal = self.signal(model, x, generator)
-        noise = model.head.noise(x, generator)
-        target = model.mean.residual(batch.y, batch.x)
+        rows = self.moments(model, batch, generator)
         with torch.no_grad():
-            misfit = self.misfit(noise, target, batch.observed, signal)
+            misfit = self.misfit(rows.noise, rows.target, batch.observed, rows.signal)
         return ElboTerms(
-            ell=rescale * self.row_fit(model, batch, signal, noise).sum(),
+            ell=rescale * self.row_fit(model, batch, rows.signal, rows.noise).sum(),
             kl_local=rescale * model.inputs.kl(batch).sum(),
             kl_global=model.kl(),
             log_prior=model.log_prior(),
             misfit=misfit,
         )
+
+    def moments(self, model: Model, batch: Batch, generator: torch.Generator) -> RowMoments:
+        """The signal and the noise at the rows of a batch, with what is drawn there."""
+        x = model.inputs.draw(batch, generator)
+        signal = self.signal(model, x, generator)
+        return RowMoments(batch, signal, model.head.noise(x, generator), model.mean.residual(batch.y, batch.x))
 
     def signal(self, model: Model, x: Float[Tensor, "N D"], generator: torch.Generator) -> Marginals:
         """Moments of the head's signal, for a mean of the outputs that is known."""

@@ -9,6 +9,7 @@ import numpy as np
 from mogul.errors import FileError
 from mogul.nonlinearities import Erf, LeakyReLU, PolynomialErf
 from mogul.objective import Analytic, MonteCarlo
+from mogul.old_files import settings_of_today
 from mogul.priors import CIQ, Cholesky
 from mogul.training.config import TrainingConfig
 from mogul.training.inference import InferenceConfig
@@ -81,7 +82,7 @@ def decode(plain: Any) -> Any:
         raise FileError(
             f"order must be at most {_MAX_ORDER} in a model file; got {settings['order']}. Do not trust it."
         )
-    return _PARTS[plain["part"]](**settings)
+    return _PARTS[plain["part"]](**settings_of_today(plain["part"], settings))
 
 
 def _settings(part: Any) -> list[str]:

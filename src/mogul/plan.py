@@ -17,6 +17,7 @@ from mogul.heads import (
     Features,
     GPMixing,
     GPNoise,
+    GPStudentTNoise,
     Head,
     LowRankNoise,
     Mixing,
@@ -43,8 +44,9 @@ from mogul.priors import (
     rbf,
 )
 
-NoiseName = Literal["constant", "net", "gp", "student-t", "low-rank"]
-VARYING_NOISES: tuple[NoiseName, ...] = ("net", "gp")  # those that depend on the input: `Noise.varies`
+FROM_RESIDUALS = "residuals"  # in place of a name: the kind that residuals of exact GPs ask for
+NoiseName = Literal["constant", "net", "gp", "student-t", "gp-student-t", "low-rank"]
+VARYING_NOISES: tuple[NoiseName, ...] = ("net", "gp", "gp-student-t")  # those that depend on the input: `Noise.varies`
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,7 @@ class Plan:
             "net": self.net_noise,
             "gp": self.gp_noise,
             "student-t": self.student_t_noise,
+            "gp-student-t": self.gp_student_t_noise,
             "low-rank": self.low_rank_noise,
         }
         return Head(features, mixing, make[self.noise]())
@@ -183,11 +186,17 @@ class Plan:
 
     def gp_noise(self) -> GPNoise:
         """Log variances by GPs of their own, constant where training starts."""
+        return GPNoise(self._noise_gps(), self.num_outputs, self.generator, floor=self._floor(NOISE_FLOOR))
+
+    def gp_student_t_noise(self) -> GPStudentTNoise:
+        """The same with heavy tails."""
+        return GPStudentTNoise(self._noise_gps(), self.num_outputs, self.generator, floor=self._floor(NOISE_FLOOR))
+
+    def _noise_gps(self) -> IndependentGPs:
         points = kmeans(self.x, self.num_noise_inducing, self.generator)
         kernel = rbf(self.x.shape[1], self.num_noise_latents, ard=not self.latent)
         gps = IndependentGPs(kernel, points, self.num_noise_latents, mean="zero", solver=self.solver)
-        start = randomise(gps, self.generator, spread=0.0, scale=0.1)
-        return GPNoise(start, self.num_outputs, self.generator, floor=self._floor(NOISE_FLOOR))
+        return randomise(gps, self.generator, spread=0.0, scale=0.1)
 
     def student_t_noise(self) -> StudentTNoise:
         """Heavy tails."""

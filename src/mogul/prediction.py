@@ -14,6 +14,7 @@ from mogul.data import Standardiser
 from mogul.errors import ConfigError, ShapeError, require_positive
 from mogul.joint import Independent, Pooled
 from mogul.model import Model
+from mogul.row_density import HeadDensity, PooledDensity, RowDensity, has_shared_draws
 
 # How many numbers a part of a prediction may hold at work: some 160 MB in float64, a few times over.
 _NUMBERS_AT_ONCE = 20_000_000
@@ -26,6 +27,9 @@ class Prediction:
     It is a mixture of S Normals, one for each draw of the latent functions, with equal weights; or one for each learnt
     site of a deep model, with the weights of `log_weight`. Given a component, outputs are independent, unless `joint`
     says otherwise. `mean` and `var` are the mixture's moments, in closed form where the model has them.
+
+    Outputs that share latent functions would need far more draws than S for the density of a whole row: `density` has
+    it by importance sampling around what explains y, where a model made the prediction from inputs that were given.
     """
 
     mean: Float[Array, "N P"]
@@ -34,6 +38,7 @@ class Prediction:
     component_var: Float[Array, "S N P"]
     joint: Independent = field(default_factory=Independent, kw_only=True)
     log_weight: Float[Array, "S"] | None = field(default=None, kw_only=True)  # None: all components count the same
+    density: RowDensity | None = field(default=None, kw_only=True)  # None: that of the mixture
 
     @staticmethod
     def pooled(members: "Sequence[Prediction]") -> "Prediction":
@@ -49,6 +54,7 @@ class Prediction:
             np.stack(of_vars, axis=1).reshape(shape),
             joint=Pooled(tuple(member.joint for member in members)),
             log_weight=_pooled_weights([member.log_weight for member in members]),
+            density=_pooled_density([member.density for member in members]),
         )
 
     @property
@@ -65,6 +71,7 @@ class Prediction:
             self.component_var * units.scale**2,
             joint=self.joint.rescaled(units.scale),
             log_weight=self.log_weight,
+            density=self.density and self.density.affine(units.scale, units.shift),
         )
 
     def standardised(self, units: Standardiser) -> "Prediction":
@@ -80,6 +87,7 @@ class Prediction:
             self.component_var * factor**2,
             joint=self.joint.rescaled(factor),
             log_weight=self.log_weight,
+            density=self.density and self.density.affine(factor, (1 - factor) * self.mean),
         )
 
     def rows(self, index: slice | Int[IntArray, "B"]) -> "Prediction":
@@ -91,6 +99,7 @@ class Prediction:
             self.component_var[:, index],
             joint=self.joint.rows(index),
             log_weight=self.log_weight,
+            density=self.density and self.density.rows(index),
         )
 
     def outputs(self, index: slice | Int[IntArray, "B"]) -> "Prediction":
@@ -102,6 +111,7 @@ class Prediction:
             self.component_var[..., index],
             joint=self.joint.outputs(index),
             log_weight=self.log_weight,
+            density=self.density and self.density.outputs(index),
         )
 
     def component_log_density(self, y: Float[Array, "N P"]) -> Float[Array, "S N"]:
@@ -110,7 +120,12 @@ class Prediction:
         return self.joint.log_density(y, self.component_mean, self.component_var)
 
     def log_density(self, y: Float[Array, "N P"]) -> Float[Array, "N"]:
-        """log p(y) per point, over its observed outputs: the log of the mean over all components."""
+        """log p(y) per point, joint over its observed outputs."""
+        self.require_shape(y)
+        return self.mixture_log_density(y) if self.density is None else self.density.log_density(y)
+
+    def mixture_log_density(self, y: Float[Array, "N P"]) -> Float[Array, "N"]:
+        """The same by the components alone, the log of their mean: too low where outputs share what is drawn."""
         return self.log_mean(self.component_log_density(y))
 
     def log_mean(self, each: Float[Array, "S N"]) -> Float[Array, "N"]:
@@ -217,6 +232,7 @@ def predict(model: Model, x: Float[torch.Tensor, "*S N D"], num_samples: int, ge
     rows = x.split(max(1, _NUMBERS_AT_ONCE // per_row), dim=-2)  # type: ignore[no-untyped-call]  # torch's own
     parts = [_predict_rows(model, some, num_samples, generator) for some in rows]
     first, *others = [part.joint for part in parts]
+    densities = [part.density for part in parts if isinstance(part.density, HeadDensity)]
     return Prediction(
         np.concatenate([part.mean for part in parts]),
         np.concatenate([part.var for part in parts]),
@@ -224,6 +240,7 @@ def predict(model: Model, x: Float[torch.Tensor, "*S N D"], num_samples: int, ge
         np.concatenate([part.component_var for part in parts], axis=1),
         joint=first.joined(others),
         log_weight=parts[0].log_weight,
+        density=densities[0].joined(densities[1:]) if densities else None,
     )
 
 
@@ -245,6 +262,7 @@ def _predict_rows(
         _numpy(components.var + drawn),
         joint=noise.joint(components.var, unit),
         log_weight=None if components.log_weight is None else _normalised(components.log_weight),
+        density=HeadDensity.of(model, q, x, generator) if has_shared_draws(q, x) else None,
     )
 
 
@@ -255,6 +273,12 @@ def _pooled_weights(each: "Sequence[Float[Array, 'S'] | None]") -> "Float[Array,
         return None
     result: Array = np.stack(given, axis=1).reshape(-1) - math.log(len(given))
     return result
+
+
+def _pooled_density(each: Sequence[RowDensity | None]) -> PooledDensity | None:
+    """None where one of them has none: members of a mixture are all of one kind, or it says little more than they."""
+    given = [density for density in each if density is not None]
+    return PooledDensity(tuple(given)) if len(given) == len(each) else None
 
 
 def _numpy(values: torch.Tensor) -> Array:

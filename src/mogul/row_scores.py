@@ -39,5 +39,5 @@ def predicted_parts(
 
 
 def row_scores(parts: Iterable[Part], units: Standardiser) -> RowScores:
-    """All scores in standardised units, by the paper's estimator of the log likelihood."""
+    """All scores in standardised units."""
     return RowScores(*score_rows((prediction.standardised(units), units.apply(y)) for prediction, y in parts))

@@ -100,3 +100,14 @@ def test_a_mixture_and_a_choice_may_compete(run):
     assert f"auto ({words}) LL" in outcome.err
     assert re.search(rf"auto chose .*{words} in \d of 2 folds", Path("page.html").read_text(encoding="utf-8"))
     assert entries["mogp+gprn"]["chosen"] == {}
+
+
+def test_rows_that_follow_each_other_are_told(run):
+    assert "--groups" not in run().err
+    walk = np.cumsum(np.random.default_rng(0).standard_normal(120))
+    pd.DataFrame({"a": np.tile([0.0, 1.0, 2.0], 40), "b": np.tile([1.0, 0.0], 60), HOSTILE: walk}).to_csv(
+        "t.csv", index=False
+    )
+    err = " ".join(run().err.split())
+    assert err.count("neighbouring residuals of a plane have a correlation of 0.9") == 1
+    assert "(--groups)" in err

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import (
 
 from mogul import MultiOutputGPRegressor, TrainingConfig
 from mogul.training.choice import MODELS, NOISES
-from mogul.training.held_out import rows_of_some_groups
+from mogul.training.held_out import divided, rows_of_some_groups
 from mogul.training.stopping import Stopping
 
 pytestmark = pytest.mark.usefixtures("as_a_user_calls")
@@ -84,8 +84,8 @@ class TestHeldOut:
         ids=["validation", "config", "noise"],
     )
     def test_copies_of_a_row_are_held_out_together(self, settings: Any, validation: float | None) -> None:
-        copies = 1 + np.arange(40) % 3
-        kept, watched = (places.numpy() for places in Stopping(held_out=0.2).divide(40))
+        copies = 1 + np.arange(40) % 4
+        kept, watched = divided(40, Stopping(held_out=0.2), None, seed=0)
         assert copies[kept].sum() != round(0.8 * copies.sum())
         spoilt = Y.copy()
         spoilt[watched] += 1e6

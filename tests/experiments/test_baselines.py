@@ -69,7 +69,7 @@ def test_scores_are_those_of_a_normal(data: Dataset):
     seen = ~np.isnan(data.y).all(1)
     density = np.nansum(stats.norm.logpdf(data.y, mean, np.sqrt(fitted.var)), axis=1)[seen]
     assert scores.ll == pytest.approx(density.mean(), rel=1e-10)
-    assert scores.ll_pooled == pytest.approx(scores.ll, rel=1e-12)
+    assert scores.ll_nested == pytest.approx(scores.ll, rel=1e-12)
     assert scores.mrmse == pytest.approx(np.sqrt(np.nanmean((data.y - mean) ** 2, axis=0)).mean(), rel=1e-10)
 
 

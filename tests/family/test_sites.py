@@ -121,7 +121,7 @@ def test_updates_of_the_level_alone_do_not_lower_the_objective(objective):
     assert np.diff(values).min() > -1e-9
 
 
-@pytest.mark.parametrize("noise", ["constant", "gp", "student-t", "low-rank"])
+@pytest.mark.parametrize("noise", ["constant", "gp", "student-t", "gp-student-t", "low-rank"])
 @pytest.mark.parametrize("name", ["dgp", "n-dgp"])
 class TestPrediction:
     """What is predicted is what was trained."""
@@ -139,7 +139,7 @@ class TestPrediction:
         y = torch.where(batch.observed, batch.y, torch.nan).numpy()
         assert prediction.log_density(y).sum() == pytest.approx(ell(model, batch).item(), rel=1e-9)
         assert np.exp(prediction.log_weight).sum() == pytest.approx(1.0)
-        drawn = noise in {"gp", "student-t"}
+        drawn = noise in {"gp", "student-t", "gp-student-t"}
         assert len(prediction.component_mean) == (21 if drawn else 3)  # as often as it takes to draw the noise
 
     def test_its_moments_are_those_of_the_mixture(self, model):
@@ -214,7 +214,7 @@ class TestFitted:
         assert np.array_equal(one.quantiles([0.1, 0.9]), two.quantiles([0.1, 0.9]))
         scores = fitted.evaluate(data(), num_samples=50)
         known = ~np.isnan(data().y).all(axis=1)
-        assert scores.ll == scores.ll_pooled == pytest.approx(one.log_density(data().y)[known].mean())
+        assert scores.ll == scores.ll_nested == pytest.approx(one.log_density(data().y)[known].mean())
 
     def test_latent_inputs_have_them_too(self):
         fitted = fit(data().without_inputs(), model="dgp-lvm", config=PREDICTIVE, num_inputs=2, **SMALL)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from draws import normal
-from mogul.heads import ConstantNoise, GPNoise, LowRankNoise, NetNoise, Noise, NoiseLaw, StudentTNoise
+from mogul.heads import ConstantNoise, GPNoise, GPStudentTNoise, LowRankNoise, NetNoise, Noise, NoiseLaw, StudentTNoise
 from mogul.marginals import Marginals
 from mogul.priors import IndependentGPs, rbf
 from perturbing import perturbed
@@ -17,7 +17,7 @@ OBSERVED = torch.tensor([[True, True, True], [False, True, True], [False, False,
 SIGNAL = Marginals(
     normal(NUM_POINTS, NUM_OUTPUTS, seed=2), 0.3 * normal(NUM_POINTS, NUM_OUTPUTS, seed=3).square() + 0.05
 )
-KINDS = ["constant", "net", "gp", "student-t", "low-rank"]
+KINDS = ["constant", "net", "gp", "student-t", "gp-student-t", "low-rank"]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 with_and_without_floor = pytest.mark.parametrize("floor", [0.0, 0.6])
 
@@ -31,6 +31,7 @@ def make(kind: str, floor: float = 0.0) -> Noise:
         "net": NetNoise(NUM_INPUTS, NUM_OUTPUTS, generator, floor=floor),
         "gp": GPNoise(gps, NUM_OUTPUTS, generator, floor=floor),
         "student-t": StudentTNoise(NUM_OUTPUTS, dof=4.0, floor=floor),
+        "gp-student-t": GPStudentTNoise(gps, NUM_OUTPUTS, generator, dof=4.0, floor=floor),
         "low-rank": LowRankNoise(NUM_OUTPUTS, 2, generator, floor=floor),
     }
     return perturbed(noises[kind].double(), generator, 0.4)

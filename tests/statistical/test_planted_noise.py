@@ -17,7 +17,8 @@ from mogul.training import Fitted, NoiseUpdate
 pytestmark = [pytest.mark.no_cover, pytest.mark.xdist_group("planted noise")]
 
 NUM_TRAIN, NUM_TEST, NUM_OUTPUTS, DOF = 16_000, 5000, 2, 3.0
-SIZES = {"gp": {"num_noise_latents": 2, "num_noise_inducing": 10}, "low-rank": {"noise_rank": 1}}
+GP_SIZES = {"num_noise_latents": 2, "num_noise_inducing": 10}
+SIZES = {"gp": GP_SIZES, "gp-student-t": GP_SIZES, "low-rank": {"noise_rank": 1}}
 LOADINGS = np.array([[0.3], [-0.2]])
 
 Draw = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -55,7 +56,14 @@ def draw_correlated(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 HETEROSCEDASTIC = Planted(wavy, lambda x, rng: wavy(x) * rng.standard_normal((len(x), NUM_OUTPUTS)))
 HEAVY_TAILED = Planted(flat, lambda x, rng: flat(x) * rng.standard_t(DOF, (len(x), NUM_OUTPUTS)))
 CORRELATED = Planted(correlated, draw_correlated)
-TRUTHS = {"net": HETEROSCEDASTIC, "gp": HETEROSCEDASTIC, "student-t": HEAVY_TAILED, "low-rank": CORRELATED}
+BOTH = Planted(wavy, lambda x, rng: wavy(x) * rng.standard_t(DOF, (len(x), NUM_OUTPUTS)))
+TRUTHS = {
+    "net": HETEROSCEDASTIC,
+    "gp": HETEROSCEDASTIC,
+    "student-t": HEAVY_TAILED,
+    "gp-student-t": BOTH,
+    "low-rank": CORRELATED,
+}
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +85,7 @@ def learnt_scale(fitted: Fitted, noise: str, x: np.ndarray) -> np.ndarray:
     model = fitted.model
     with torch.no_grad():
         var = model.noise_var(torch.as_tensor(fitted.scaling.inputs.apply(x)).float(), torch.Generator())
-        if noise == "student-t":
+        if noise.endswith("student-t"):
             var = var * (model.head.noise.dof - 2) / model.head.noise.dof
     return np.sqrt(np.broadcast_to(var.double().numpy(), (len(x), NUM_OUTPUTS))) * fitted.scaling.outputs.scale
 
@@ -99,8 +107,9 @@ def test_predictions_are_as_sure_as_they_should_be(noise, fits):
         assert coverage(pit, level) == pytest.approx(level, abs=0.02)
 
 
-def test_degrees_of_freedom_are_learnt(fits):
-    dof = fits["student-t"].model.head.noise.dof.detach().numpy()
+@pytest.mark.parametrize("noise", ["student-t", "gp-student-t"])
+def test_degrees_of_freedom_are_learnt(noise, fits):
+    dof = fits[noise].model.head.noise.dof.detach().numpy()
     assert np.all(np.abs(np.log(dof / DOF)) < 0.25)
 
 
@@ -120,6 +129,12 @@ def test_the_correlation_of_the_noise_is_learnt_and_pays(fits):
     gain = -0.5 * np.log(1 - truth.cov[0, 1] ** 2 / (truth.cov[0, 0] * truth.cov[1, 1]))
     assert gain > 0.2
     assert best - sum(each) == pytest.approx(gain, abs=0.05)
+
+
+def test_noise_that_depends_on_x_and_has_outliers_has_the_density_of_the_truth(fits):
+    x, y = BOTH.rows(NUM_TEST, np.random.default_rng(1))
+    truth = stats.t(DOF, np.hstack([np.sin(2 * x), np.cos(x)]), wavy(x)).logpdf(y).sum(1).mean()
+    assert fits["gp-student-t"].predict(x, 50).log_density(y).mean() == pytest.approx(truth, abs=0.03)
 
 
 def test_noise_that_depends_on_x_is_worth_more_than_one_that_does_not(fits):

@@ -88,7 +88,8 @@ def test_names_and_scaling_are_those_of_the_data():
 def test_the_default_is_that_of_the_presets():
     fitted = fit(waves(4), config=TrainingConfig(epochs=1, num_starts=1))
     assert fitted.model_name == default_model(4, 2)
-    assert fitted.noise_name == with_defaults({}, fitted.model_name, None, num_outputs=2)["noise"]
+    assert fitted.blueprint is not None
+    assert fitted.blueprint.options["num_latents"] == with_defaults({}, "mogp", None, 2, 4)["num_latents"]
 
 
 def test_options_reach_the_model():

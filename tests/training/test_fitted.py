@@ -151,7 +151,7 @@ class TestEvaluate:
         original, standard = (fitted.evaluate(test_data, standardised=flag, num_samples=50) for flag in (False, True))
         gain = np.log(data().y.std(0)).sum()
         assert standard.ll == pytest.approx(original.ll + gain, rel=1e-9)
-        assert standard.ll_pooled == pytest.approx(original.ll_pooled + gain, rel=1e-9)
+        assert standard.ll_nested == pytest.approx(original.ll_nested + gain, rel=1e-9)
         assert standard.coverage == original.coverage
 
     def test_errors_are_in_the_units_asked_for(self, fitted: Fitted, test_data: Dataset):

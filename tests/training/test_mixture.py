@@ -141,7 +141,7 @@ class TestPredictions:
 
     def test_the_groups_of_the_papers_estimator_mix_all_members(self, mixture: FittedMixture) -> None:
         scores = mixture.evaluate(Dataset(X, Y), num_samples=100)
-        assert scores.ll == pytest.approx(scores.ll_pooled, abs=0.2)
+        assert scores.ll == pytest.approx(scores.ll_nested, abs=0.2)
 
 
 class TestPooled:

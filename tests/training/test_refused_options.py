@@ -28,7 +28,8 @@ def test_an_unknown_option_is_refused_before_any_work():
         (
             "mogp",
             {"num_noise_latents": 3, "noise": "constant"},
-            r"num_noise_latents must be left out .*; constant noise does not; got 3\. .* choose among noise='gp'\.",
+            r"num_noise_latents must be left out .*; constant noise does not; got 3\. .* choose among noise='gp', "
+            r"noise='gp-student-t'\.",
         ),
         ("dgp", {"num_noise_inducing": 5, "noise": "net"}, "; net noise does not; got 5.* among noise='gp'"),
         ("mogp-lvm", {"noise_rank": 1, "noise": "gp"}, "; gp noise does not; got 1.* among noise='low-rank'"),

@@ -3,14 +3,17 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import multivariate_normal
 
 from mogul import Dataset, TrainingConfig, fit
 from mogul.data import Batch
 from mogul.errors import ConfigError
 from mogul.models import build
 from mogul.training import Run, Stopping
+from mogul.training.held_out import divided
 from mogul.training.presets import preset
 from mogul.training.stopping import held_out_score
 
@@ -125,8 +128,7 @@ def test_annealing_is_not_cut_short():
 def test_held_out_rows_are_not_trained_on_and_the_best_state_is_kept():
     data = Batch.of(*waves())
     stopping = Stopping(held_out=0.25, patience=2, tolerance=math.inf)
-    known, held_out = stopping.split(data)
-    assert held_out is not None
+    known, held_out = (data.rows(torch.as_tensor(rows)) for rows in divided(60, stopping, None, seed=0))
     assert sorted([*known.index.tolist(), *held_out.index.tolist()]) == list(range(60))
     assert len(held_out) == 15
     model = build("mogp", known.x, 2, torch.Generator().manual_seed(1), num_inducing=10)
@@ -139,33 +141,26 @@ def test_held_out_rows_are_not_trained_on_and_the_best_state_is_kept():
     assert best > scores[0]
 
 
-@pytest.mark.parametrize(
-    ("num_rows", "share", "num_stretches"), [(60, 0.25, 5), (7, 0.5, 3), (10, 0.1, 5), (9, 0.5, 2)]
-)
-def test_rows_are_held_out_in_stretches(num_rows, share, num_stretches):
-    data = Batch.of(torch.zeros(num_rows, 1), torch.zeros(num_rows, 1))
-    known, held_out = Stopping(held_out=share, num_stretches=num_stretches).split(data)
-    assert held_out is not None
-    assert len(held_out) == round(share * num_rows)
-    assert sorted([*known.index.tolist(), *held_out.index.tolist()]) == list(range(num_rows))
-    gaps = (held_out.index.diff() > 1).sum()
-    assert gaps == min(num_stretches, len(held_out)) - 1
-
-
-def test_the_held_out_score_is_the_normal_log_density_per_value():
-    x, y = waves(6)
+def test_the_held_out_score_is_the_joint_normal_log_density_per_value():
+    x, y = (part.double() for part in waves(6))
     y[2, 0] = math.nan
     rows = Batch.of(x, y)
-    model = build("mogp", x, 2, torch.Generator().manual_seed(1), num_inducing=4)
+    model = build("mogp", x, 2, torch.Generator().manual_seed(1), num_inducing=4).double()
     with torch.no_grad():
-        signal = model.moments(x, 1, torch.Generator())
-        each = torch.distributions.Normal(signal.mean, (signal.var + model.head.noise.var).sqrt()).log_prob(rows.y)
-    expected = each[rows.observed].mean().item()
-    assert held_out_score(model, rows, torch.Generator()) == pytest.approx(expected)
+        model.head.mixing.log_scale.fill_(-20)  # a known matrix: outputs are jointly Normal
+        q = model.prior(x, 1, torch.Generator())
+        matrix = model.head.mixing.mean
+        mean, cov = q.mean @ matrix.T, matrix * q.var.unsqueeze(1) @ matrix.T + model.head.noise.var.diag()
+    total = 0.0
+    for row in range(6):
+        seen = rows.observed[row].numpy()
+        normal = multivariate_normal(mean[row].numpy()[seen], cov[row].numpy()[np.ix_(seen, seen)])
+        total += normal.logpdf(y[row].numpy()[seen])
+    assert held_out_score(model, rows, torch.Generator()) == pytest.approx(total / 11, abs=1e-9)
 
 
 def test_a_fit_with_held_out_rows_and_what_it_refuses():
-    x, y = waves()
+    x, y = (part[torch.randperm(60, generator=torch.Generator().manual_seed(0))] for part in waves())
     config = TrainingConfig(epochs=3, num_starts=1, stopping=Stopping(held_out=0.2))
     assert fit(Dataset(x, y), model="mogp", config=config, noise="constant", num_inducing=8).predict(x).mean.shape == (
         60,

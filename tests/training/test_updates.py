@@ -54,7 +54,7 @@ def test_an_output_that_the_batch_lacks_keeps_its_noise():
 
 def test_the_optimiser_leaves_the_noise_to_the_update():
     batch = rows()
-    config = TrainingConfig(epochs=1, batch_size=20, learning_rate=0.5, updates=(NoiseUpdate(rate=1e-12),))
+    config = TrainingConfig(epochs=2, batch_size=20, learning_rate=0.5, updates=(NoiseUpdate(rate=1e-12),))
     run = Run(model_for(batch), batch, config, torch.Generator().manual_seed(3))
     before = run.model.head.noise.var.detach().clone()
     run.train(1, lambda record: None)

@@ -6,16 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from choosing import CONFIG, HELD_OUT, trained, waves
 from sameness import same_parameters
-from scipy.stats import norm
+from scipy.stats import chi2, norm
 
 import mogul
 import mogul.storage
 from mogul import TrainingConfig, fit
 from mogul.errors import ConfigError, DataError
-from mogul.training import Stopping
-from mogul.training.held_out import divided, group_numbers, rows_of_some_groups
+from mogul.training import Run, Stopping
+from mogul.training.held_out import divided, group_numbers, rows_at_random, rows_of_some_groups
+from mogul.training.more import train_more
 
 
 class TestHeldOut:
@@ -67,6 +69,34 @@ class TestHeldOut:
         assert fitted.history.held_out == pytest.approx(np.nansum(each) / len(HELD_OUT), rel=1e-6)
         assert trained(held_out=None).history.held_out is None
 
+    def test_rows_are_drawn_evenly_and_the_same_for_the_same_seed(self):
+        """Each row is held out in a quarter of 2,000 draws: the counts are those of a chi-square test."""
+        draws = np.array([np.isin(np.arange(12), rows_at_random(12, 0.25, seed)) for seed in range(2000)])
+        assert (draws.sum(1) == 3).all()
+        variance = 2000 * 0.25 * 0.75 * 12 / 11  # of a count, less what the fixed sum of a draw takes
+        assert chi2.sf(np.square(draws.sum(0) - 500).sum() / variance, 11) > 1e-3
+        np.testing.assert_array_equal(rows_at_random(12, 0.25, 7), rows_at_random(12, 0.25, 7))
+        known, watched = divided(12, Stopping(held_out=0.25), None, seed=7)
+        np.testing.assert_array_equal(watched, rows_at_random(12, 0.25, 7))
+        assert sorted([*known, *watched]) == list(range(12))
+
+    def test_more_training_holds_out_the_same_rows(self, monkeypatch: pytest.MonkeyPatch):
+        """What was held out must not be trained on when the same rows are given again, whatever the seed."""
+        runs = []
+        build = Run.__init__
+
+        def seen(run: Run, *rest: Any, **named: Any) -> None:
+            build(run, *rest, **named)
+            runs.append(run)
+
+        monkeypatch.setattr(Run, "__init__", seen)
+        config = replace(CONFIG, num_starts=1, stopping=Stopping(held_out=0.25))
+        fitted = fit(waves(), model="mogp", config=config, num_inducing=5)
+        train_more(fitted, waves(), epochs=1, seed=5)
+        first, more = runs
+        assert more._held_out is not None
+        assert torch.equal(first._held_out.x, more._held_out.x)
+
     @pytest.mark.parametrize("seed", range(20))
     def test_groups_are_held_out_whole(self, seed: int):
         groups = np.random.default_rng(seed).integers(0, 10, 200)
@@ -99,7 +129,7 @@ class TestHeldOut:
     @pytest.mark.usefixtures("as_a_user_calls")
     def test_what_are_no_places_is_refused(self, held_out: Any, message: str):
         with pytest.raises(ConfigError, match=message):
-            divided(36, None, np.array(held_out))
+            divided(36, None, np.array(held_out), seed=0)
 
     def test_latent_inputs_are_refused(self):
         with pytest.raises(ConfigError, match="held_out must be 0 with latent inputs"):

@@ -82,8 +82,8 @@ def fit(
     noise: Annotated[
         str | None,
         typer.Option(
-            help="Kind of noise: constant, net, gp (the default), student-t, low-rank, or auto for the best on rows "
-            "held out."
+            help="Kind of noise: constant, net, gp (the default), student-t, gp-student-t, low-rank, or auto for the "
+            "best on rows held out."
         ),
     ] = None,
     objective: Objective = "elbo",

@@ -38,7 +38,8 @@ def reproduce(
     noises: Annotated[
         str | None,
         typer.Option(
-            help="Noises with commas that each model is run with: constant (the paper's), gp, net, student-t, low-rank."
+            help="Noises with commas that each model is run with: constant (the paper's), gp, net, student-t, "
+            "gp-student-t, low-rank."
         ),
     ] = None,
     splits: Annotated[

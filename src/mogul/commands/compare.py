@@ -9,7 +9,7 @@ from mogul.data.columns import ON_COMMAND_LINE, Columns
 from mogul.data.formats import read_table
 from mogul.experiments.comparison import Leaderboard, Training, Trial, compare, folds, group_folds
 from mogul.objective import ObjectiveName
-from mogul.training.held_out import group_numbers
+from mogul.training.held_out import group_numbers, warn_of_order
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ def compare_file(
     labels = columns.labels(table)
     data = columns.data(table)
     if labels is None:
+        warn_of_order(data)
         splits = folds(data.num_rows, num_folds, training.seed)
     else:
         numbers = group_numbers(labels, data.num_rows)

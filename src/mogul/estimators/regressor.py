@@ -56,11 +56,11 @@ class MultiOutputGPRegressor(PredictsOutputs):
         num_inducing: the number M of inducing points.
         nonlinearity: of the hidden units: a name, or any `Nonlinearity`.
         noise: "gp" (the default: its size depends on where a row is), "constant" (the default of the paper's preset),
-            "net", "student-t" or "low-rank", as `mogul.models.build` has it; "auto" tries gp, constant and student-t,
-            as the model's "auto" tries models.
+            "net", "student-t", "gp-student-t" or "low-rank", as `mogul.models.build` has it; "auto" tries gp, constant
+            and student-t, as the model's "auto" tries models.
         options: further options of `mogul.models.build`, by name.
-        calibrate: share of the rows, or of the groups where there are any, that are set aside to calibrate by after
-            training: 0.2, say. The spread of predictions is made to fit them, and there is `predict_interval`.
+        calibrate: share of the rows, or of the groups where there are any, that are set aside at random to calibrate by
+            after training: 0.2, say. The spread of predictions is made to fit them, and there is `predict_interval`.
         num_samples: draws of the predictive mixture, for quantiles, covariances and densities.
         random_state: of everything random but a training by `config`, which has a seed of its own; a number gives the
             same result each time.
@@ -146,8 +146,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
             y: outputs, where NaN is a missing value.
             sample_weight: how often each row counts, in whole numbers.
             validation: rows whose likelihood says when to stop, and what "auto" chooses: a pair (X, Y) of one's own, or
-                a share to hold out, a fifth where `groups` or "auto" needs one; else the ELBO is watched. What `groups`
-                or "auto" holds out is trained on in the end.
+                a share to hold out at random, a fifth where `groups` or "auto" needs one; else the ELBO is watched.
+                What `groups` or "auto" holds out is trained on in the end.
             groups: a label for each row. Whole groups are held out then, drawn at random: rows of a trajectory, a
                 patient or a day tell of each other, and what counts is often how a model does on new ones. They say
                 how long to train, and what "auto" chooses; then the model is trained again, on all groups.

@@ -23,6 +23,7 @@ _NOISES: dict[NoiseName, str] = {
     "net": "net noise",
     "gp": "GP noise",
     "student-t": "Student-t noise",
+    "gp-student-t": "GP Student-t noise",
     "low-rank": "low-rank noise",
 }
 _BOUND: ObjectiveName = "elbo"

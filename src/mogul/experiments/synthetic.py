@@ -84,7 +84,7 @@ def run(seed: int) -> Iterator[tuple[Row, Slice | None]]:
 
 def _row(seed: int, model: str, scores: Scores, fitted: Fitted | None = None) -> Row:
     seconds = None if fitted is None else float(sum(record.seconds for record in fitted.history.records))
-    return Row(seed, model, scores.ll, scores.mrmse, scores.crps, scores.coverage[0.8], seconds)
+    return Row(seed, model, scores.ll_nested, scores.mrmse, scores.crps, scores.coverage[0.8], seconds)
 
 
 def _slice(simulator: RadialCosine, fitted: Fitted, direction: Float[Array, "1 D"], output: int) -> Slice:

@@ -2,7 +2,7 @@
 
 from mogul.heads.features import Features, Identity, Neural
 from mogul.heads.head import Head
-from mogul.heads.heavy_tails import StudentTNoise
+from mogul.heads.heavy_tails import GPStudentTNoise, HeavyTailed, StudentTNoise
 from mogul.heads.laws import NoiseLaw
 from mogul.heads.low_rank import LowRankNoise
 from mogul.heads.mixing import BayesianMixing, CorrelatedMixing, Mixing
@@ -17,7 +17,9 @@ __all__ = [
     "Features",
     "GPMixing",
     "GPNoise",
+    "GPStudentTNoise",
     "Head",
+    "HeavyTailed",
     "Identity",
     "LowRankNoise",
     "Mixing",

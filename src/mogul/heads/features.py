@@ -19,6 +19,17 @@ class Features(Protocol):
     """A map from L latent functions to H features, possibly with latent variables of its own."""
 
     num_features: int
+    num_random: int  # standard Normal numbers that a draw of the rest takes for each point
+
+    def given(self, f: Float[Tensor, "*S N L"], noise: Float[Tensor, "*S N E"]) -> Float[Tensor, "*S N H"]:
+        """Features of given latents, with the rest drawn by these standard Normal numbers."""
+        ...
+
+    def slopes(
+        self, f: Float[Tensor, "*S N L"], noise: Float[Tensor, "*S N E"]
+    ) -> tuple[Float[Tensor, "*S N H L"], Float[Tensor, "*S N H E"]]:
+        """∂h/∂f and ∂h/∂noise of `given`."""
+        ...
 
     def sample(self, f: Float[Tensor, "S N L"], generator: torch.Generator) -> Float[Tensor, "S N H"]:
         """Features of given latents, one draw of the rest for each point."""
@@ -48,6 +59,18 @@ class Identity(nn.Module):
         super().__init__()
         require_positive(num_latents=num_latents)
         self.num_features = num_latents
+        self.num_random = 0
+
+    def given(self, f: Float[Tensor, "*S N L"], noise: Float[Tensor, "*S N 0"]) -> Float[Tensor, "*S N L"]:
+        """The latents themselves."""
+        return f
+
+    def slopes(
+        self, f: Float[Tensor, "*S N L"], noise: Float[Tensor, "*S N 0"]
+    ) -> tuple[Float[Tensor, "*S N L L"], Float[Tensor, "*S N L 0"]]:
+        """The unit matrix."""
+        size = self.num_features
+        return torch.eye(size).to(f).expand(*f.shape[:-1], size, size), f.new_zeros(*f.shape, 0)
 
     def sample(self, f: Float[Tensor, "S N L"], generator: torch.Generator) -> Float[Tensor, "S N L"]:
         """The latents themselves."""
@@ -98,11 +121,25 @@ class Neural(nn.Module):
         super().__init__()
         require_positive(num_latents=num_latents, num_hidden=num_hidden)
         self.nonlinearity = nonlinearity
-        self.num_features = num_hidden
+        self.num_features = self.num_random = num_hidden
         self.weight_scale = weight_scale
         self.hidden_weights = nn.Parameter(torch.randn(num_hidden, num_latents, generator=generator) / num_latents**0.5)
         self.bias_mean = nn.Parameter(torch.randn(num_hidden, generator=generator))
         self.bias_log_scale = nn.Parameter(torch.full((num_hidden,), -2.0))
+
+    def given(self, f: Float[Tensor, "*S N L"], noise: Float[Tensor, "*S N H"]) -> Float[Tensor, "*S N H"]:
+        """σ(M̃f + b) with b = E b + scale ∘ noise."""
+        return self._units(f, noise)
+
+    def slopes(
+        self, f: Float[Tensor, "*S N L"], noise: Float[Tensor, "*S N H"]
+    ) -> tuple[Float[Tensor, "*S N H L"], Float[Tensor, "*S N H H"]]:
+        """σ′(M̃f + b) ∘ M̃, and the diagonal matrix σ′(M̃f + b) ∘ scale."""
+        scale = torch.exp(self.bias_log_scale)
+        with torch.enable_grad():
+            inside = (f @ self.hidden_weights.T + self.bias_mean + scale * noise).detach().requires_grad_()
+            (slope,) = torch.autograd.grad(self.nonlinearity(inside).sum(), inside)
+        return slope.unsqueeze(-1) * self.hidden_weights, torch.diag_embed(slope * scale)
 
     def sample(self, f: Float[Tensor, "S N L"], generator: torch.Generator) -> Float[Tensor, "S N H"]:
         """σ(M̃f + b) with a b ~ q(b) for each point."""

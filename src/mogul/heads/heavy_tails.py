@@ -1,4 +1,4 @@
-"""Student-t noise, for outputs with outliers."""
+"""Student-t noise, for outputs with outliers: of one scale for all x, or of one that depends on x by GPs."""
 
 import math
 from dataclasses import dataclass
@@ -8,65 +8,130 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from mogul.errors import ConfigError
-from mogul.heads.laws import Nodes, ScaleMixtureLaw, own_square
-from mogul.heads.noise import NOISE_FLOOR, Noise
+from mogul.heads.laws import LogNormalLaw, Nodes, NormalLaw
+from mogul.heads.noise import NOISE_FLOOR, GPNoise, Noise
 from mogul.marginals import Marginals
+from mogul.priors import IndependentGPs
+from mogul.scale_mixture import LogScale
 
-# The trapezoidal rule in log λ, whose error falls exponentially: step and range in units of (ν/2)^{-1/2}, the order of
-# its standard deviation. To the left the density falls slowly: outliers of 400 scales are still seen at ν = 2.
+# The values that λ has in draws, on a grid that is even in log λ: step and range in units of (ν/2)^{-1/2}, the order of
+# its standard deviation. To the left the density falls slowly: outliers of 400 scales are still drawn at ν = 2.
 _STEP, _LEFT, _RIGHT = 0.8, 12.0, 4.8
+_WEIGHT_STEPS = 12  # enough for seven digits but where noise is of its floor's size
 
 
 @dataclass(frozen=True)
-class StudentTLaw(ScaleMixtureLaw):
-    """Student-t noise of scale s, s² = 1/β + f², as Normal noise of variance s²/λ with λ ~ Gamma(ν/2, ν/2).
+class StudentTLaw(NormalLaw):
+    """Student-t noise above a Normal floor: the variance is e^relative/(βλ) + f² with λ ~ Gamma(ν/2, ν/2).
 
-    With q(λ) at its optimum, Gamma((ν + 1)/2, (ν + d)/2) for d = ((y − m)² + v)/s², the expected log density of a row
-    less the KL of its λ is the log density of Student's t at √d.
+    Each observed output has a q(λ). Without a floor its optimum is Gamma((ν + 1)/2, (ν + d)/2) for d = P R, where
+    P = β e^−relative and R = (y − m)² + v, and the expected log density less its KL is the log density of Student's t
+    at √d. With one, Jensen's inequality, as in `LogNormalLaw`, bounds what is lost, for x = E λ, by the concave
+
+        h(x) = ½ (log(1 + f² P x) + P R x/(1 + f² P x))
+
+    and the tangent of −h at any x is a bound on it for which the optimum is Gamma((ν + 1)/2, ν/2 + h′(x)). The best x
+    is the mean of that.
     """
 
-    log_precision: Float[Tensor, "P"]
     dof: Float[Tensor, "P"]
-    floor_var: Float[Tensor, "P"]
 
     @property
-    def var(self) -> Float[Tensor, "P"]:
-        """s² ν/(ν − 2)."""
-        return self._square_scale() * self.dof / (self.dof - 2)
+    def var(self) -> Float[Tensor, "*T P"]:
+        """E e^relative/β ν/(ν − 2) + f²."""
+        return (super().var - self.floor_var) * self.dof / (self.dof - 2) + self.floor_var
 
     def expected_log_density(
         self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
     ) -> Float[Tensor, "*S N"]:
-        """log t(√d | ν) − log s, over the observed outputs."""
-        square_scale = self._square_scale()
-        distance = ((y - signal.mean).square() + signal.var) / square_scale
-        constant = _log_gamma_ratio(self.dof) - 0.5 * torch.log(math.pi * self.dof * square_scale)
-        log_density = constant - 0.5 * (self.dof + 1) * torch.log1p(distance / self.dof)
+        """log E √λ e^−h′(x)λ − h(x) + x h′(x) − ½ (log 2π + relative − log β), over the observed outputs."""
+        square, shape = (y - signal.mean).square() + signal.var, 0.5 * self.dof
+        precision = torch.exp(self._log_mean_precision())
+        weight = self._mean_weight(square, precision)
+        floored = 1 + self.floor_var * precision * weight
+        slope = self._slope(weight, square, precision)
+        lost = 0.5 * (floored.log() + precision * square * weight / floored) - weight * slope
+        log_mean = _log_gamma_ratio(self.dof) - 0.5 * shape.log() - (shape + 0.5) * torch.log1p(slope / shape)
+        log_density = log_mean - lost - 0.5 * (math.log(2 * math.pi) + self.relative - self.log_precision)
         return (log_density * observed).sum(-1)
 
     def misfit(
         self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
     ) -> Float[Tensor, "*S N P"]:
-        """E λ ((y − m)² + v), less what the floor explains of it."""
+        """E λ ((y − m)² + v) over e^relative, less what the floor explains of it: outliers count for less."""
         square = (y - signal.mean).square() + signal.var
-        weight = (self.dof + 1) / (self.dof + square / self._square_scale())
-        return own_square(weight * square, 1 / (1 + self.floor_var * torch.exp(self.log_precision)), self.floor_var)
+        precision = torch.exp(self._log_mean_precision())
+        weight = self._mean_weight(square, precision)
+        return 2 * weight * self._slope(weight, square, precision) * torch.exp(-self.log_precision)
 
-    def nodes(self) -> Nodes:
+    def draw_var(self, shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "*S P"]:
+        """With a draw of each that is random."""
+        unfloored = super().draw_var(shape, generator) - self.floor_var
+        return unfloored * self._inverse_gammas().draw(shape, generator) + self.floor_var
+
+    def log_scale(self) -> LogScale:
+        """relative − log β − log λ."""
+        center = self.relative - self.log_precision
+        return LogScale(center, self._spread(), self.floor_var, 0.5 * self.dof)
+
+    def _spread(self) -> Float[Tensor, "*T P"]:
+        """The variance of `relative`."""
+        return torch.zeros_like(self.relative)
+
+    @torch.no_grad()
+    def _mean_weight(
+        self, square: Float[Tensor, "*S N P"], precision: Float[Tensor, "*T P"]
+    ) -> Float[Tensor, "*S N P"]:
+        """x = E λ at its optimum. Each step raises the bound, and without a floor the first is the last."""
+        weight = (self.dof + 1) / (self.dof + precision * (square + self.floor_var))
+        for _ in range(_WEIGHT_STEPS if bool((self.floor_var > 0).any()) else 0):
+            weight = (self.dof + 1) / (self.dof + 2 * self._slope(weight, square, precision))
+        return weight
+
+    def _slope(
+        self,
+        weight: Float[Tensor, "*S N P"],
+        square: Float[Tensor, "*S N P"],
+        precision: Float[Tensor, "*T P"],
+    ) -> Float[Tensor, "*S N P"]:
+        """h′(x)."""
+        floored = 1 + self.floor_var * precision * weight
+        return 0.5 * precision * (self.floor_var + square / floored) / floored
+
+    def _inverse_gammas(self) -> Nodes:
         """Values of 1/λ on a grid that is even in log λ."""
         shape = 0.5 * self.dof.double()
         steps = torch.arange(-_LEFT, _RIGHT, _STEP, dtype=shape.dtype, device=shape.device).unsqueeze(-1)
-        # The rule is as good on any grid of this kind, so that nothing is lost by not learning from the grid itself.
-        log_scale = steps / shape.detach().sqrt()
+        log_scale = steps / shape.sqrt()
         log_weight = torch.log_softmax(shape * (log_scale - torch.expm1(log_scale)), 0)
-        factor = torch.exp(-log_scale).to(self.dof)
-        return Nodes(factor, factor * self.floor_var, log_weight.to(self.dof))
-
-    def _square_scale(self) -> Float[Tensor, "P"]:
-        return torch.exp(-self.log_precision) + self.floor_var
+        return Nodes(torch.exp(-log_scale).to(self.dof), log_weight.to(self.dof))
 
 
-class StudentTNoise(Noise):
+@dataclass(frozen=True)
+class LogNormalStudentTLaw(StudentTLaw, LogNormalLaw):
+    """The same where `relative` is Normal with the variance `spread`, as in `LogNormalLaw`: P = E β e^−relative."""
+
+    def _spread(self) -> Float[Tensor, "*T P"]:
+        return self.spread
+
+
+class HeavyTailed(Noise):
+    """Noise with degrees of freedom ν > 2, learnt for each output."""
+
+    log_spare_dof: nn.Parameter
+
+    @property
+    def dof(self) -> Float[Tensor, "P"]:
+        """Degrees of freedom ν of each output."""
+        return 2 + torch.exp(self.log_spare_dof)
+
+    def _start_dof(self, dof: float) -> None:
+        if not dof > 2:
+            raise ConfigError(f"dof must be above 2, or there is no variance; got {dof}. Try 10.")
+        self.log_spare_dof = nn.Parameter(torch.full((self.num_outputs,), math.log(dof - 2)))
+
+
+class StudentTNoise(HeavyTailed):
     """Student-t noise with its scale and its degrees of freedom ν > 2 learnt for each output.
 
     Args:
@@ -89,18 +154,53 @@ class StudentTNoise(Noise):
         floor: float | Float[Tensor, "P"] = NOISE_FLOOR,
     ) -> None:
         super().__init__(num_outputs, var=var, floor=floor)
-        if not dof > 2:
-            raise ConfigError(f"dof must be above 2, or there is no variance; got {dof}. Try 10.")
-        self.log_spare_dof = nn.Parameter(torch.full((num_outputs,), math.log(dof - 2)))
-
-    @property
-    def dof(self) -> Float[Tensor, "P"]:
-        """Degrees of freedom ν of each output."""
-        return 2 + torch.exp(self.log_spare_dof)
+        self._start_dof(dof)
 
     def forward(self, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> StudentTLaw:
         """The same everywhere."""
-        return StudentTLaw(self.log_precision, self.dof, self.floor_var)
+        return StudentTLaw(self.log_precision, torch.zeros_like(self.log_precision), self.floor_var, self.dof)
+
+
+class GPStudentTNoise(HeavyTailed, GPNoise):
+    """Student-t noise whose squared scale is that of `GPNoise`: it depends on x, and has outliers.
+
+    Args:
+        gps: the latent GPs F of the log scale, with zero means.
+        num_outputs: the number P of outputs.
+        generator: draws the start of W.
+        var: the squared scale's start.
+        dof: the start of the degrees of freedom.
+        floor: the least scale, of all outputs or of each.
+        weight_scale: standard deviation of the Normal prior on W.
+
+    Example:
+        >>> from mogul.priors import rbf
+        >>> gps = IndependentGPs(rbf(3, 2), torch.randn(10, 3), num_latents=2, mean="zero")
+        >>> noise = GPStudentTNoise(gps, num_outputs=4, generator=torch.Generator())
+        >>> noise(torch.zeros(5, 3), torch.Generator()).var.shape
+        torch.Size([5, 4])
+    """
+
+    def __init__(
+        self,
+        gps: IndependentGPs,
+        num_outputs: int,
+        generator: torch.Generator,
+        *,
+        var: float = 1.0,
+        dof: float = 10.0,
+        floor: float | Float[Tensor, "P"] = NOISE_FLOOR,
+        weight_scale: float = 1.0,
+    ) -> None:
+        super().__init__(gps, num_outputs, generator, var=var, floor=floor, weight_scale=weight_scale)
+        self._start_dof(dof)
+
+    def forward(self, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> LogNormalStudentTLaw:
+        """That of the GPs, with heavy tails."""
+        scale = super().forward(x, generator)
+        return LogNormalStudentTLaw(
+            scale.log_precision, scale.relative, scale.floor_var, spread=scale.spread, dof=self.dof
+        )
 
 
 def _log_gamma_ratio(dof: Float[Tensor, "P"]) -> Float[Tensor, "P"]:

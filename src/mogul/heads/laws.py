@@ -8,23 +8,40 @@ is that of the part without the floor, so that updates by it are steps of expect
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mogul.joint import Independent, ScaleMixture
 from mogul.marginals import Marginals
+from mogul.scale_mixture import LogScale
 
-# Points of Gauss–Hermite quadrature over a log variance that is Normal: of a standard deviation up to 1 the log density
-# is right to 0.01 as far as six standard deviations from the mean, of 1.5 to 0.05 (tests/heads/test_laws.py).
+# How many values a log variance that is Normal has in draws of it, by Gauss–Hermite quadrature. Densities do not use
+# these: see `mogul.scale_mixture`.
 _QUADRATURE_ORDER = 10
 
 
+Law = TypeVar("Law", bound="NoiseLaw")
+
+
 class NoiseLaw(ABC):
-    """p(y | signal) at N points. Missing outputs hold finite stand-ins: what is masked must still have a gradient."""
+    """p(y | signal) at N points. Missing outputs hold finite stand-ins: what is masked must still have a gradient.
+
+    Each is a dataclass with a field `log_precision`, the level.
+    """
+
+    log_precision: Float[Tensor, "P"]
+
+    def at_level(self, log_precision: Float[Tensor, "P"]) -> "NoiseLaw":
+        """The same law with another level log β."""
+        return replace(self, log_precision=log_precision)  # type: ignore[type-var]  # subclasses are dataclasses
+
+    by_output: ClassVar[frozenset[str]] = frozenset()  # fields whose first axis is that of outputs; else it is the last
 
     @property
     @abstractmethod
@@ -72,91 +89,64 @@ class NoiseLaw(ABC):
     def joint(self, signal_var: Float[Tensor, "S N P"], scale: Float[Tensor, "P"]) -> Independent:
         """How the outputs of components with such signals belong together, in units of y = scale × the head's."""
 
+    def double(self: Law) -> Law:
+        """In float64, without gradients."""
+        return self._changed(lambda _, value: value.detach().double())
+
+    def rows(self: Law, index: Int[Tensor, "B"]) -> Law:
+        """At some of the points."""
+        return self._changed(lambda name, value: value[..., index, :] if self._has_rows(name, value) else value)
+
+    def outputs(self: Law, index: Int[Tensor, "B"]) -> Law:
+        """Of some of the outputs."""
+        return self._changed(lambda name, value: value[index] if name in self.by_output else value[..., index])
+
+    def joined(self: Law, others: "Sequence[Law]") -> Law:
+        """At the points of this and then of the others."""
+        return self._changed(
+            lambda name, value: (
+                torch.cat([value, *(getattr(other, name) for other in others)], -2)
+                if self._has_rows(name, value)
+                else value
+            )
+        )
+
+    def _has_rows(self, name: str, value: Tensor) -> bool:
+        return name not in self.by_output and value.dim() > 1
+
+    def _changed(self: Law, change: Callable[[str, Tensor], Tensor]) -> Law:
+        """The same law with each of its fields, all of them tensors, changed."""
+        names = [each.name for each in fields(cast(Any, self))]
+        return cast(Law, replace(cast(Any, self), **{name: change(name, getattr(self, name)) for name in names}))
+
 
 @dataclass(frozen=True)
 class Nodes:
-    """K kinds of noise, independently for each output: given the k-th, its variance is factor/β + floor_var."""
+    """K values for draws, independently for each output, and the logs of their probabilities."""
 
-    factor: Float[Tensor, "K *T P"]
-    floor_var: Float[Tensor, "K *T P"]
+    value: Float[Tensor, "K *T P"]
     log_weight: Float[Tensor, "K *T P"]
 
-    def aligned(self, num_axes: int) -> "Nodes":
-        """With so many axes behind the first: leading axes of the signal are draws."""
-        return Nodes(*(_aligned(part, num_axes) for part in (self.factor, self.floor_var, self.log_weight)))
-
-
-class ScaleMixtureLaw(NoiseLaw):
-    """Noise that is Normal given its scale, and has one of a few scales, for each output by itself."""
-
-    log_precision: Float[Tensor, "P"]
-
-    @abstractmethod
-    def nodes(self) -> Nodes:
-        """The scales; a single one where the noise is Normal."""
-
-    def log_density(
-        self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
-    ) -> Float[Tensor, "*S N"]:
-        """log Σ w N(y | m, v + noise), summed over outputs."""
-        total, _ = self._given_nodes(y, signal)
-        return (torch.logsumexp(total, 0) * observed).sum(-1)
-
-    def predictive_misfit(
-        self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
-    ) -> Float[Tensor, "*S N P"]:
-        """The noise's own square given y, in units of its factor, averaged over nodes given y."""
-        total, misfit = self._given_nodes(y, signal)
-        return (torch.softmax(total, 0) * misfit).sum(0)
-
-    @property
-    def is_drawn(self) -> bool:
-        """Whether there is more than one node."""
-        return len(self.nodes().factor) > 1
-
-    def draw_var(self, shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "*S P"]:
-        """A node for each draw, point and output; all there is where there is but one."""
-        nodes = self.nodes().aligned(len(shape))
-        each = self._var(nodes)
-        if len(each) == 1:
-            return each[0]
-        level = torch.rand(shape, generator=generator, dtype=each.dtype, device=each.device)
-        chosen = torch.zeros(shape, dtype=torch.long, device=each.device)
-        for edge in torch.cumsum(nodes.log_weight.exp(), 0)[:-1]:  # one by one: all at once would take K times the room
+    def draw(self, shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "*S P"]:
+        """A value for each draw, point and output; all there is where there is but one."""
+        value, log_weight = (_aligned(part, len(shape)) for part in (self.value, self.log_weight))
+        if len(value) == 1:
+            return value[0]
+        level = torch.rand(shape, generator=generator, dtype=value.dtype, device=value.device)
+        chosen = torch.zeros(shape, dtype=torch.long, device=value.device)
+        for edge in torch.cumsum(log_weight.exp(), 0)[:-1]:  # one by one: all at once would take K times the room
             chosen += level > edge
-        return each.expand(len(each), *shape).gather(0, chosen.unsqueeze(0))[0]
-
-    def joint(self, signal_var: Float[Tensor, "S N P"], scale: Float[Tensor, "P"]) -> Independent:
-        """Independent Normals, or a mixture over scales for each output."""
-        nodes = self.nodes()
-        if len(nodes.factor) == 1:
-            return Independent()
-        num_points, num_outputs = signal_var.shape[-2:]
-        shape = (-1, num_points, num_outputs)
-        noise_var = scale.square() * self._var(nodes.aligned(2))
-        parts = signal_var, noise_var.expand(shape), nodes.aligned(2).log_weight.exp().expand(shape)
-        return ScaleMixture(*(part.double().cpu().numpy() for part in parts))
-
-    def _var(self, nodes: Nodes) -> Float[Tensor, "K *T P"]:
-        return nodes.factor * torch.exp(-self.log_precision) + nodes.floor_var
-
-    def _given_nodes(self, y: Tensor, signal: Marginals) -> tuple[Tensor, Tensor]:
-        """log w N(y | m, v + noise) for each node, and the square of the noise without its floor over its factor."""
-        nodes = self.nodes().aligned(signal.mean.dim())
-        total = self._var(nodes) + signal.var
-        square = (y - signal.mean).square()
-        log_density = nodes.log_weight - 0.5 * (math.log(2 * math.pi) + total.log() + square / total)
-        with torch.no_grad():
-            own = nodes.factor * torch.exp(-self.log_precision)
-            misfit = own_square(square, own / total, total - own) / nodes.factor
-        return log_density, misfit
+        return value.expand(len(value), *shape).gather(0, chosen.unsqueeze(0))[0]
 
 
 @dataclass(frozen=True)
-class NormalLaw(ScaleMixtureLaw):
-    """Normal noise of variance e^relative/β + f²: f is the floor, and `relative` may depend on x."""
+class NormalLaw(NoiseLaw):
+    """Normal noise of variance e^relative/β + f²: f is the floor, and `relative` may depend on x.
 
-    log_precision: Float[Tensor, "P"]
+    Subclasses have a variance that is random, for each output by itself: noise that is Normal given its scale.
+    """
+
+    log_precision: Float[Tensor, "*B P"]
     relative: Float[Tensor, "*T P"]
     floor_var: Float[Tensor, "P"]
 
@@ -186,10 +176,57 @@ class NormalLaw(ScaleMixtureLaw):
         own = own_square(square, 1 / (1 + self.floor_var * precision), self.floor_var)
         return own * torch.exp(self._log_mean_precision() - self.log_precision)
 
+    def log_density(
+        self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
+    ) -> Float[Tensor, "*S N"]:
+        """log E N(y | m, v + noise) over the noise's variance, summed over outputs."""
+        return (self._log_density_of_each(y, signal) * observed).sum(-1)
+
+    def predictive_misfit(
+        self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
+    ) -> Float[Tensor, "*S N P"]:
+        """By Fisher's identity: the slope of the log density in log β is ½ (1 − β misfit)."""
+        with torch.enable_grad():
+            level = self.log_precision.detach().expand(signal.mean.shape).clone().requires_grad_()
+            total = replace(self, log_precision=level)._log_density_of_each(y, signal).sum()
+            (slope,) = torch.autograd.grad(total, level)
+        return ((1 - 2 * slope) * torch.exp(-self.log_precision)).clamp_min(0).detach()
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the variance is random."""
+        return self.log_scale() is not None
+
+    def draw_var(self, shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "*S P"]:
+        """A draw for each draw, point and output of the signal; all there is where there is but one."""
+        return self.nodes().draw(shape, generator)
+
+    def joint(self, signal_var: Float[Tensor, "S N P"], scale: Float[Tensor, "P"]) -> Independent:
+        """Independent Normals, or a mixture over scales for each output."""
+        noise = self.log_scale()
+        if noise is None:
+            return Independent()
+        shape = torch.full_like(noise.center, math.inf) if noise.shape is None else noise.shape
+        parts = noise.center + 2 * scale.log(), noise.spread, noise.floor_var * scale.square(), shape
+        points = signal_var[:1] if noise.center.dim() < 3 else signal_var
+        arrays = [part.expand_as(points).double().cpu().numpy() for part in parts]
+        return ScaleMixture(signal_var.double().cpu().numpy(), *arrays)
+
     def nodes(self) -> Nodes:
-        """A single one."""
-        factor = torch.exp(self.relative).unsqueeze(0)
-        return Nodes(factor, self.floor_var.expand_as(factor), torch.zeros_like(factor))
+        """Values of the variance for draws: a single one."""
+        var = (torch.exp(self.relative - self.log_precision) + self.floor_var).unsqueeze(0)
+        return Nodes(var, torch.zeros_like(var))
+
+    def log_scale(self) -> LogScale | None:
+        """The law of the log variance where it is random."""
+        return None
+
+    def _log_density_of_each(self, y: Tensor, signal: Marginals) -> Float[Tensor, "*S N P"]:
+        square, noise = (y - signal.mean).square(), self.log_scale()
+        if noise is not None:
+            return noise.log_density(square, signal.var)
+        total = self.var + signal.var
+        return -0.5 * (math.log(2 * math.pi) + total.log() + square / total)
 
     def _log_mean_precision(self) -> Float[Tensor, "*T P"]:
         """log E β e^−relative."""
@@ -205,7 +242,7 @@ class LogNormalLaw(NormalLaw):
 
         E log(e^g + f²) ≤ μ + log(1 + f² e^{−μ + s/2})          E 1/(e^g + f²) ≤ 1/(e^{μ − s/2} + f²)
 
-    Both are equalities for f = 0 and for s = 0.
+    Both are equalities for f = 0 and for s = 0. Scales of different outputs are taken to be independent given x.
     """
 
     spread: Float[Tensor, "*T P"]
@@ -216,15 +253,18 @@ class LogNormalLaw(NormalLaw):
         return torch.exp(self.relative + 0.5 * self.spread - self.log_precision) + self.floor_var
 
     def nodes(self) -> Nodes:
-        """Gauss–Hermite nodes; scales of different outputs are taken to be independent given x."""
+        """Those of Gauss–Hermite quadrature."""
         shape = (-1, *(1,) * self.relative.dim())
         position, weight = (
             torch.as_tensor(part).to(self.relative).reshape(shape)
             for part in np.polynomial.hermite_e.hermegauss(_QUADRATURE_ORDER)
         )
-        scale = self.spread.clamp_min(torch.finfo(self.spread.dtype).tiny).sqrt()  # at zero it would have no gradient
-        factor = torch.exp(self.relative + scale * position)
-        return Nodes(factor, self.floor_var.expand_as(factor), (weight / weight.sum()).log().expand_as(factor))
+        var = torch.exp(self.relative - self.log_precision + self.spread.sqrt() * position) + self.floor_var
+        return Nodes(var, (weight / weight.sum()).log().expand_as(var))
+
+    def log_scale(self) -> LogScale | None:
+        """Normal, above the floor."""
+        return LogScale(self.relative - self.log_precision, self.spread, self.floor_var)
 
     def _log_mean_precision(self) -> Float[Tensor, "*T P"]:
         """log E β e^−relative."""

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -23,6 +24,8 @@ class LowRankLaw(NoiseLaw):
 
         log N(y | m, D + U Uᵀ) − ½ Σ v/D
     """
+
+    by_output: ClassVar[frozenset[str]] = frozenset({"loadings"})
 
     log_precision: Float[Tensor, "P"]
     loadings: Float[Tensor, "P R"]

@@ -1,9 +1,11 @@
 """Mixing: from H features to P outputs."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from mogul.errors import require_positive
@@ -11,6 +13,53 @@ from mogul.marginals import FeatureMoments, Marginals, normal_kl
 from mogul.normals import Normals
 from mogul.pairs import selectors, take_apart
 from mogul.posteriors import DiagonalNormal, FullNormal, NormalPosterior, PosteriorName, full_normal_kl
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """The law of M at N points, or the same at all of them: Normal, with independent rows.
+
+    Entries of a row have these variances (None: zero), or the covariance R Rᵀ.
+    """
+
+    mean: Float[Tensor, "*N P H"]
+    var: Float[Tensor, "*N P H"] | None = None
+    root: Float[Tensor, "P H H"] | None = None
+
+    def given(self, h: Float[Tensor, "*S N H"]) -> Marginals:
+        """Moments of M h for given features."""
+        mean = _times(self.mean, h)
+        if self.root is not None:
+            return Marginals(mean, torch.einsum("phk,...nh->...npk", self.root, h).square().sum(-1))
+        return Marginals(mean, torch.zeros_like(mean) if self.var is None else _times(self.var, h.square()))
+
+    def double(self) -> "Matrices":
+        """In float64, without gradients."""
+        return self._changed(lambda part: part.detach().double(), self.root)
+
+    def rows(self, index: Int[Tensor, "B"]) -> "Matrices":
+        """At some of the points."""
+        return self._changed(lambda part: part[index] if part.dim() == 3 else part, self.root)
+
+    def outputs(self, index: Int[Tensor, "B"]) -> "Matrices":
+        """Of some of the outputs."""
+        return self._changed(lambda part: part[..., index, :], None if self.root is None else self.root[index])
+
+    def joined(self, others: "Sequence[Matrices]") -> "Matrices":
+        """At the points of this and then of the others."""
+        if self.mean.dim() == 2:
+            return self
+        each = [self, *others]
+        var = None if self.var is None else torch.cat([part.var for part in each if part.var is not None])
+        return Matrices(torch.cat([part.mean for part in each]), var)
+
+    def _changed(self, change: Callable[[Tensor], Tensor], root: Tensor | None) -> "Matrices":
+        root = None if root is None else root.detach().to(change(self.mean).dtype)
+        return Matrices(change(self.mean), None if self.var is None else change(self.var), root)
+
+
+def _times(matrix: Float[Tensor, "*N P H"], h: Float[Tensor, "*S N H"]) -> Float[Tensor, "*S N P"]:
+    return h @ matrix.T if matrix.dim() == 2 else torch.einsum("nph,...nh->...np", matrix, h)
 
 
 @runtime_checkable
@@ -27,6 +76,10 @@ class Mixing(Protocol):
 
     def moments(self, features: FeatureMoments, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
         """Moments of M h, with M and h both integrated out."""
+        ...
+
+    def at(self, x: Float[Tensor, "N D"], generator: torch.Generator) -> Matrices:
+        """The law of M at x by itself."""
         ...
 
     def sample_joint(
@@ -85,6 +138,10 @@ class BayesianMixing(nn.Module):
         """M h with one draw of M for all the points of a draw of h."""
         drawn = self.mean + torch.exp(self.log_scale) * self._noise(normals)
         return h @ drawn.transpose(-1, -2)
+
+    def at(self, x: Float[Tensor, "N D"], generator: torch.Generator) -> Matrices:
+        """The same everywhere."""
+        return Matrices(self.mean, self._var())
 
     def posteriors(self) -> dict[PosteriorName, NormalPosterior]:
         """q(M)."""
@@ -150,6 +207,10 @@ class CorrelatedMixing(BayesianMixing):
         """M h with one draw of M for all the points of a draw of h."""
         drawn = self.mean + (self.root.tril() @ self._noise(normals).unsqueeze(-1)).squeeze(-1)
         return h @ drawn.transpose(-1, -2)
+
+    def at(self, x: Float[Tensor, "N D"], generator: torch.Generator) -> Matrices:
+        """The same everywhere."""
+        return Matrices(self.mean, root=self.root.tril())
 
     def posteriors(self) -> dict[PosteriorName, NormalPosterior]:
         """q(M)."""

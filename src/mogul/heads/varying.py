@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mogul.errors import ShapeError, require_positive
+from mogul.heads.mixing import Matrices
 from mogul.marginals import FeatureMoments, Marginals
 from mogul.nets import TanhNet
 from mogul.normals import Normals
@@ -34,6 +35,10 @@ class VaryingMixing(nn.Module):
         mean, var = self.entries(x, generator)
         signal = _apply(mean, h)
         return Marginals(signal, torch.zeros_like(signal) if var is None else _apply(var, h.square()))
+
+    def at(self, x: Float[Tensor, "N D"], generator: torch.Generator) -> Matrices:
+        """The law of M at x by itself."""
+        return Matrices(*self.entries(x, generator))
 
     def moments(self, features: FeatureMoments, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
         """E = M₀μ, Var = diag(M₀ V M₀ᵀ) + S(μ² + diag V), at each x."""

@@ -20,7 +20,8 @@ def best_trained(
 ) -> list[Run]:
     """The best of the starts, trained to the end; after Ctrl-C, the best so far as it is after its last whole epoch.
 
-    Before an epoch has ended there is nothing to keep, and Ctrl-C is what it always is; so is a second one.
+    Closed-form noise is at its optimum then, too. Before an epoch has ended there is nothing to keep, and Ctrl-C is
+    what it always is; so is a second one.
     """
     done = sum(len(run.records) for run in starts.runs)
     with TrainingProgress(starts.most_epochs, label, completed=done) as progress:

@@ -304,7 +304,7 @@ class _Solved:
 
     def inverse(self) -> Float[Array, "N N"]:
         """The lower triangle of V⁻¹."""
-        lower, _ = dpotri(self.factor, lower=1)
+        lower: Array = dpotri(self.factor, lower=1)[0]
         return lower
 
 

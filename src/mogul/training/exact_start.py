@@ -11,12 +11,14 @@ from torch import Tensor
 
 from mogul.arrays import Array, IntArray
 from mogul.data import Batch
-from mogul.heads import BayesianMixing
+from mogul.heads import BayesianMixing, ConstantNoise, HeavyTailed, Identity, StudentTNoise
 from mogul.model import Model
 from mogul.output_mean import SMALLEST_RESIDUAL, LinearOutputMean
-from mogul.plane import generalised_least_squares
+from mogul.plan import NoiseName
+from mogul.plane import PlaneUncertainty, generalised_least_squares
 from mogul.priors import IndependentGPs, ScaledRBF
-from mogul.training.exact import ExactGP, fit_exact_gp
+from mogul.training.exact import ExactGP
+from mogul.training.residuals import fit_robust_gp
 
 # Reference rows of a plane's uncertainty: more would hardly change what a GP can take up between them.
 _PLANE_ROWS = 400
@@ -32,19 +34,40 @@ class ExactStart:
         gps: one for each output.
         batch: the standardised rows, in double precision.
         mean: the plane that some of them have; None where none has.
+        relative_noise: the noise variance of each row over that of its output: above 1 for outliers.
+        dof: degrees of freedom of each output's noise; None where it is Normal.
+        varies: whether the noise of any output depends on the input.
     """
 
     gps: tuple[ExactGP, ...]
     batch: Batch
     mean: LinearOutputMean | None
+    relative_noise: Float[Tensor, "N P"]
+    dof: tuple[float | None, ...]
+    varies: bool
 
     @staticmethod
     def of(batch: Batch, seed: int, *, plane: bool) -> "ExactStart":
         """Fit them; `plane` says whether a plane may be part of it."""
         rows = Batch(batch.x.double(), batch.y.double(), batch.observed, batch.index)
         rng = np.random.default_rng(seed)
-        gps = tuple(_fitted(rows, output, rng, plane=plane) for output in range(rows.y.shape[1]))
-        return ExactStart(gps, rows, _plane(gps, rows, rng))
+        gps, dof, varies = [], [], False
+        relative_noise = torch.ones_like(rows.y)
+        for output, seen in enumerate(rows.observed.T):
+            robust = fit_robust_gp(rows.x[seen].numpy(), rows.y[seen, output].numpy(), rng, plane=plane)
+            relative_noise[seen, output] = torch.as_tensor(robust.relative_noise)
+            gps.append(robust.gp)
+            dof.append(robust.dof)
+            varies = varies or robust.varies
+        mean = _plane(gps, rows, relative_noise, rng)
+        return ExactStart(tuple(gps), rows, mean, relative_noise, tuple(dof), varies)
+
+    @property
+    def noise(self) -> NoiseName:
+        """The kind of noise that the residuals of rows left out ask for."""
+        if any(dof is not None for dof in self.dof):
+            return "gp-student-t" if self.varies else "student-t"
+        return "gp" if self.varies else "constant"
 
     @property
     def scale(self) -> Float[Tensor, "P"]:
@@ -56,6 +79,29 @@ class ExactStart:
         x = self.batch.x.numpy()
         return self.batch.x[torch.as_tensor(spread_out(self.gps, x, most))]
 
+    def plane_of(self, batch: Batch) -> LinearOutputMean:
+        """The least-squares plane of all of many rows, with what is not known of it by these exact GPs."""
+        y = torch.where(batch.observed, batch.y, math.nan)
+        uncertainty = PlaneUncertainty.of(
+            self.batch.x,
+            self.batch.observed,
+            *self._hyperparameters(),
+            self.relative_noise * torch.tensor([gp.noise_var for gp in self.gps]).double(),
+            torch.ones(len(self.gps), batch.x.shape[1] + 1),
+        )
+        return LinearOutputMean.fit(batch.x.double().numpy(), y.double().numpy(), uncertainty)
+
+    def _hyperparameters(self) -> tuple[Float[Tensor, "P D"], Float[Tensor, "P"]]:
+        lengthscale = torch.as_tensor(np.stack([gp.lengthscale for gp in self.gps]))
+        return lengthscale, torch.tensor([gp.outputscale for gp in self.gps]).double()
+
+    def solves(self, model: Model) -> bool:
+        """Whether such a model starts at its optimum: a GP for each output, and the same noise for all x."""
+        features, mixing, noise = model.head.features, model.head.mixing, model.head.noise
+        independent = isinstance(features, Identity) and isinstance(mixing, BayesianMixing)
+        one_each = isinstance(model.prior, IndependentGPs) and model.prior.num_latents == len(self.gps)
+        return independent and one_each and isinstance(noise, ConstantNoise | StudentTNoise)
+
     @torch.no_grad()
     def apply(self, model: Model) -> None:
         """Put a model with a latent GP for each output where the exact GPs are."""
@@ -64,9 +110,12 @@ class ExactStart:
         assert isinstance(mixing, BayesianMixing)
         noise_var = torch.tensor([gp.noise_var for gp in self.gps]).double() / self.scale.square()
         model.head.noise.log_precision.copy_(-noise_var.log())
+        for output, dof in enumerate(self.dof):
+            if dof is not None and isinstance(model.head.noise, HeavyTailed):
+                model.head.noise.log_spare_dof[output] = math.log(dof - 2)
         self._set_kernels(prior)
         target = self.batch.y if self.mean is None else self.mean.residual(self.batch.y, self.batch.x)
-        weight = self.batch.observed.double() / noise_var
+        weight = self.batch.observed.double() / (noise_var * self.relative_noise)
         set_posterior(prior, self.batch.x, target, weight)
         mixing.mean.copy_(torch.eye(*mixing.mean.shape))
         features = prior(self.batch.x.to(mixing.mean), 1, torch.Generator())
@@ -76,11 +125,10 @@ class ExactStart:
     def _set_kernels(self, prior: IndependentGPs) -> None:
         kernel = prior.kernel
         assert isinstance(kernel, ScaledRBF)
-        lengthscale = torch.as_tensor(np.stack([gp.lengthscale for gp in self.gps]))
-        outputscale = torch.tensor([gp.outputscale for gp in self.gps]).double() / self.scale.square()
+        lengthscale, outputscale = self._hyperparameters()
         like = kernel.base_kernel.raw_lengthscale
         kernel.base_kernel.lengthscale = lengthscale.reshape(like.shape).to(like)
-        kernel.outputscale = outputscale.to(like)
+        kernel.outputscale = (outputscale / self.scale.square()).to(like)
 
 
 @torch.no_grad()
@@ -160,12 +208,9 @@ class _Pivoted:
         self.left[place] = 0.0
 
 
-def _fitted(rows: Batch, output: int, rng: np.random.Generator, *, plane: bool) -> ExactGP:
-    seen = rows.observed[:, output]
-    return fit_exact_gp(rows.x[seen].numpy(), rows.y[seen, output].numpy(), rng, plane=plane)
-
-
-def _plane(gps: Sequence[ExactGP], rows: Batch, rng: np.random.Generator) -> LinearOutputMean | None:
+def _plane(
+    gps: Sequence[ExactGP], rows: Batch, relative_noise: Float[Tensor, "N P"], rng: np.random.Generator
+) -> LinearOutputMean | None:
     """The posterior of all planes by generalised least squares; the head's unit is what they leave."""
     if not any(gp.plane_var for gp in gps):
         return None
@@ -177,7 +222,7 @@ def _plane(gps: Sequence[ExactGP], rows: Batch, rng: np.random.Generator) -> Lin
         rows.observed[some],
         torch.as_tensor(np.stack([gp.lengthscale for gp in gps])),
         torch.tensor([gp.outputscale for gp in gps]),
-        torch.tensor([gp.noise_var for gp in gps]),
+        torch.tensor([gp.noise_var for gp in gps]).double() * relative_noise[some],
         torch.tensor(prior_var),
     )
     left = torch.where(rows.observed, rows.y - rows.x @ weights - bias, 0.0)

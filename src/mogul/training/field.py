@@ -7,7 +7,7 @@ from typing import Any, get_args
 from mogul import models
 from mogul.errors import ConfigError, unknown_name
 from mogul.families import AUTO, is_latent, members, suits
-from mogul.plan import NoiseName
+from mogul.plan import FROM_RESIDUALS, NoiseName
 from mogul.training.choice import MODELS, NOISES
 
 # Options of `build` that training finds: see `mean` and `TrainingConfig.start`.
@@ -39,8 +39,9 @@ class Field:
     def of(model: str, options: Mapping[str, Any], num_outputs: int) -> "Field":
         """What was asked for by a model's name and these options of `build`."""
         noise = options.get("noise", "constant")
-        if noise not in (AUTO, *get_args(NoiseName)):
-            raise unknown_name("noise", noise, (AUTO, *get_args(NoiseName)))
+        known = (AUTO, FROM_RESIDUALS, *get_args(NoiseName))
+        if noise not in known:
+            raise unknown_name("noise", noise, known)
         each = tuple(name for name in MODELS if suits(name, num_outputs)) if model == AUTO else members(model)
         mixing = model != AUTO and len(each) > 1
         if noise == AUTO and mixing:

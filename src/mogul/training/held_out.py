@@ -1,6 +1,7 @@
-"""Which rows are held out of training: those asked for, whole groups, or stretches of consecutive rows."""
+"""Which rows are held out of training: those asked for, whole groups, or rows drawn at random."""
 
 import hashlib
+import warnings
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,9 @@ import pandas as pd
 from jaxtyping import Int
 
 from mogul.arrays import IntArray
-from mogul.errors import ConfigError, DataError, ShapeError
+from mogul.data import Dataset
+from mogul.data.order import order_advice
+from mogul.errors import ConfigError, DataError, MogulWarning, ShapeError
 from mogul.training.stopping import Stopping
 
 # Of the rows, or of the groups, where some must be held out and nobody says how many.
@@ -26,7 +29,7 @@ def held_out_share(stopping: Stopping | None, *, choosing: bool) -> float | None
 
 
 def divided(
-    num_rows: int, stopping: Stopping | None, held_out: Int[IntArray, "W"] | None
+    num_rows: int, stopping: Stopping | None, held_out: Int[IntArray, "W"] | None, seed: int
 ) -> tuple[Int[IntArray, "K"], Int[IntArray, "W"]]:
     """Places of the rows to train on, and of those to watch.
 
@@ -34,14 +37,16 @@ def divided(
         num_rows: how many rows there are.
         stopping: says how many to hold out, where none are given.
         held_out: places of rows to hold out.
+        seed: of the draw, where none are given.
 
     Example:
-        >>> divided(5, None, np.array([4, 1]))
+        >>> divided(5, None, np.array([4, 1]), seed=0)
         (array([0, 2, 3]), array([1, 4]))
     """
     if held_out is None:
-        known, watched = (stopping or Stopping()).divide(num_rows)
-        return known.numpy(), watched.numpy()
+        share = stopping.held_out if stopping else 0.0
+        watched = rows_at_random(num_rows, share, seed) if share else np.arange(0)
+        return np.setdiff1d(np.arange(num_rows), watched), watched
     places = np.unique(np.asarray(held_out))
     if places.dtype.kind != "i" or places.ndim != 1 or not len(places):
         raise ConfigError(
@@ -53,6 +58,27 @@ def divided(
             f"{len(places)} from {places[0]} to {places[-1]}. Hold out fewer."
         )
     return np.setdiff1d(np.arange(num_rows), places), places
+
+
+def rows_at_random(num_rows: int, share: float, seed: int, name: str = "The share held out") -> Int[IntArray, "W"]:
+    """Places of this share of the rows, drawn at random, in their order; errors call the share by this name.
+
+    >>> rows_at_random(10, 0.3, seed=0)
+    array([2, 4, 6])
+    """
+    count = round(share * num_rows)
+    if not 0 < count < num_rows:
+        raise ConfigError(
+            f"{name} must leave rows on both sides; {share} of {num_rows} rows is {count}. Give another share, or none."
+        )
+    return np.sort(np.random.default_rng(seed).permutation(num_rows)[:count])
+
+
+def warn_of_order(data: Dataset, stacklevel: int = 2) -> None:
+    """Say where rows that are held out at random follow each other in time."""
+    found = order_advice(data)
+    if found is not None:
+        warnings.warn(found.message, MogulWarning, stacklevel=stacklevel + 1)
 
 
 def group_numbers(groups: Any, num_rows: int) -> Int[IntArray, "N"]:

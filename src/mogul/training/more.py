@@ -9,6 +9,7 @@ from mogul.data import Dataset
 from mogul.errors import ConfigError
 from mogul.training.course import best_trained
 from mogul.training.fitted import Fitted, FittedLatent
+from mogul.training.held_out import divided
 from mogul.training.mixture import FittedMixture
 from mogul.training.run import Run
 from mogul.training.starts import Starts
@@ -57,7 +58,9 @@ def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: i
     batch = fitted.scaling.batch(data.in_order(fitted.input_names, fitted.output_names), config.dtype)
     if config.stopping and fitted.choice is not None:  # rows were held out to choose by, and that is done
         config = replace(config, stopping=replace(config.stopping, held_out=0.0))
-    known, held_out = config.stopping.split(batch) if config.stopping else (batch, None)
+    # By the seed of the first training: the same rows, given again, have the same ones held out.
+    kept, watched = (torch.as_tensor(rows) for rows in divided(len(batch), config.stopping, None, config.seed))
+    known, held_out = (batch.rows(kept), batch.rows(watched)) if len(watched) else (batch, None)
     history = fitted.history
     starts = Starts([Run(deepcopy(fitted.model), known, config, generator, held_out=held_out)], config)
     (run,) = best_trained(starts, blueprint.model)

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 from mogul.errors import unknown_name
 from mogul.families import AUTO, Name, is_latent, mixture, suits
 from mogul.objective import Analytic, Expectation, MonteCarlo
+from mogul.plan import FROM_RESIDUALS
 from mogul.training.config import Precision, TrainingConfig
 from mogul.training.stopping import Stopping
 from mogul.training.updates import NoiseUpdate
@@ -27,8 +28,8 @@ _FEW_ROWS = 2500
 # Large steps learn more of rows like those at hand, and are too sure of others (docs/defaults.md).
 _FEW_ROWS_RATE, _RATE, _GROUPED_RATE = 0.03, 0.02, 0.01
 _IN_GROUPS = ("mogp", "gprn", "n-sbgprn")
-# So many outputs have a latent GP each; the paper's robots have seven and more.
-_FEW_OUTPUTS = 4
+# Few rows: up to so many outputs have a latent GP each. Many rows: so many; the paper's robots have seven and more.
+_SEPARATE_OUTPUTS, _FEW_OUTPUTS = 24, 4
 
 
 def default_model(num_rows: int, num_outputs: int, *, grouped: bool = False, noise: str | None = None) -> str:
@@ -47,22 +48,25 @@ def default_model(num_rows: int, num_outputs: int, *, grouped: bool = False, noi
     return _IN_GROUPS[0] if noise == AUTO else mixture(name for name in _IN_GROUPS if suits(name, num_outputs))
 
 
-def with_defaults(options: Mapping[str, Any], model: str, preset: str | None, num_outputs: int) -> dict[str, Any]:
+def with_defaults(
+    options: Mapping[str, Any], model: str, preset: str | None, num_outputs: int, num_rows: int
+) -> dict[str, Any]:
     """These options, and those of someone who names none: constant noise alone for the paper's way and latent inputs.
 
-    Noise knows where it is. Up to four outputs have a GP each: the paper's ⌈P/2⌉ is one for two outputs, which may have
-    nothing in common. `layers` has all sizes of a deep model.
+    Residuals choose the noise. Each output of few rows has a GP of its own, as outputs may have nothing in common; of
+    many rows up to four. `layers` has all sizes of a deep model.
 
-    >>> with_defaults({}, "mogp", None, num_outputs=2), with_defaults({}, "mogp", "paper", num_outputs=2)
-    ({'noise': 'gp', 'num_latents': 2}, {'noise': 'constant'})
-    >>> with_defaults({"noise": "net"}, "mogp", None, num_outputs=7)
+    >>> with_defaults({}, "mogp", None, 2, 100), with_defaults({}, "mogp", "paper", 2, 100)
+    ({'noise': 'residuals', 'num_latents': 2}, {'noise': 'constant'})
+    >>> with_defaults({"noise": "net"}, "mogp", None, num_outputs=7, num_rows=10_000)
     {'noise': 'net', 'num_latents': 4}
     """
     if preset == "paper" or is_latent(model):
         return {"noise": "constant", **options}
-    num_latents = max(min(num_outputs, _FEW_OUTPUTS), math.ceil(num_outputs / 2))
+    separate = _SEPARATE_OUTPUTS if num_rows <= _FEW_ROWS else _FEW_OUTPUTS
+    num_latents = num_outputs if num_outputs <= separate else max(_FEW_OUTPUTS, math.ceil(num_outputs / 2))
     sizes = {} if "layers" in options else {"num_latents": num_latents}
-    return {"noise": "gp", **sizes, **options}
+    return {"noise": FROM_RESIDUALS, **sizes, **options}
 
 
 def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000, *, grouped: bool = False) -> TrainingConfig:
@@ -102,6 +106,7 @@ def _default(model: str, seed: int, num_rows: int, grouped: bool) -> TrainingCon
         milestones=_MILESTONES,
         decay=_DECAY,
         anneal_epochs=min(recipe.anneal_epochs, epochs // 5),
+        start="exact" if few else "random",
         num_starts=5 if few else 1,
         expectation=_closed_form(model),
         updates=(NoiseUpdate(),),

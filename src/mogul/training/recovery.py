@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_ROLLBACKS = 3
 _SMALLER, _MORE_JITTER = 0.3, 10.0
 _LONG_STEPS = 0.3  # a learning rate above this is the first thing to doubt
-_TROUBLE = (NumericalError, NanError, NotPSDError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]  # torch's own
+TROUBLE = (NumericalError, NanError, NotPSDError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]  # torch's own
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Recovery:
             self._begun = run.state()
             try:
                 run.advance()
-            except _TROUBLE as error:
+            except TROUBLE as error:
                 self._roll_back(run, self._begun, error)
             else:
                 self.good, self._begun = self._begun, None

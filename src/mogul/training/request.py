@@ -17,7 +17,7 @@ from mogul.model import Model
 from mogul.training.choice import MODELS
 from mogul.training.config import TrainingConfig
 from mogul.training.fitted import Fitted
-from mogul.training.held_out import held_out_share
+from mogul.training.held_out import held_out_share, warn_of_order
 from mogul.training.history import EpochRecord
 from mogul.training.presets import default_model, preset, with_defaults
 from mogul.training.rows import Rows
@@ -88,7 +88,7 @@ class Request:
         """The model, trained on all rows but those to calibrate by, and calibrated by those."""
         self._require_rows_to_hold_out(rows)
         rest, aside = self.divided(replace(rows, data=_row_by_row(rows.data)))
-        fitted = self._trained(rest)
+        fitted = self._trained(rest, rows.data, calibrating=aside is not None)
         if aside is None:
             return fitted
         together = aside.places if aside.groups is None else aside.groups
@@ -103,17 +103,21 @@ class Request:
         sizes = rows.data.num_rows, rows.data.num_outputs
         return self.model or default_model(*sizes, grouped=self._grouped(rows), noise=self.options.get("noise"))
 
-    def _trained(self, rows: Rows) -> Fitted:
+    def _trained(self, rows: Rows, whole: Dataset, *, calibrating: bool) -> Fitted:
         model = self.model_for(rows)
-        options = with_defaults(self.options, model, self.preset, rows.data.num_outputs)
+        options = with_defaults(self.options, model, self.preset, rows.data.num_outputs, rows.data.num_rows)
         choosing = AUTO in (model, options["noise"])
 
         def config(name: str) -> TrainingConfig:
             return self._config(name, rows)
 
         first = MODELS[0] if model == AUTO else members(model)[0]
-        data, held_out = self._watched(rows, held_out_share(config(first).stopping, choosing=choosing))
+        share = held_out_share(config(first).stopping, choosing=choosing)
+        data, held_out = self._watched(rows, share)
         drawn = self.held_out is None and not isinstance(self.validation, Dataset)
+        copied = drawn and held_out is not None
+        if rows.groups is None and (copied or (calibrating and not (drawn and share))):  # or else `train` says so
+            warn_of_order(whole, stacklevel=4)
         retrain = self._grouped(rows) or (choosing and drawn) if self.retrain is None else self.retrain
         return train(
             data,

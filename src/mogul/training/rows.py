@@ -8,8 +8,7 @@ from jaxtyping import Int
 from mogul.arrays import IntArray
 from mogul.data import Dataset
 from mogul.errors import DataError
-from mogul.training.held_out import HELD_OUT_SHARE, rows_of_some_groups
-from mogul.training.stopping import Stopping
+from mogul.training.held_out import HELD_OUT_SHARE, rows_at_random, rows_of_some_groups
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,9 @@ class Rows:
         return self._some(HELD_OUT_SHARE if share is None else share, seed, "validation")
 
     def _some(self, share: float, seed: int, name: str) -> Int[IntArray, "W"]:
-        """Places of a share of the rows: some groups, or the ends of stretches; copies of a row stay together."""
+        """Places of a share of the rows: some groups, or rows at random; copies of a row stay together."""
         if self.groups is not None:
             return rows_of_some_groups(self.groups, share, seed)
         distinct = np.unique(self.places)
-        _, ends = Stopping(held_out=share).divide(len(distinct), name)
-        return np.flatnonzero(np.isin(self.places, distinct[ends.numpy()]))
+        drawn = distinct[rows_at_random(len(distinct), share, seed, name)]
+        return np.flatnonzero(np.isin(self.places, drawn))

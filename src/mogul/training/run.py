@@ -14,10 +14,11 @@ from mogul.objective import ElboTerms, objective_by_name
 from mogul.priors import IndependentGPs, Solver
 from mogul.training.config import TrainingConfig
 from mogul.training.history import EpochRecord
-from mogul.training.recovery import Recovery
+from mogul.training.noise_level import LevelSearch
+from mogul.training.recovery import TROUBLE, Recovery
 from mogul.training.state import RunState, copied_tensors, put_back
 from mogul.training.stopping import Stopping, held_out_score
-from mogul.training.updates import Step
+from mogul.training.updates import NoiseUpdate, Step
 
 # How many numbers a piece of a step may hold in its largest tensor: 130 MB in float32, several times over. Batches of
 # the usual sizes are one piece.
@@ -59,6 +60,7 @@ class Run:
         self._watched: list[float] = []  # since a rate was last given up or lowered
         self._best_score, self._best_epochs = -math.inf, 0
         self._best_state: dict[str, torch.Tensor] = {}
+        self._unfinished: RunState | None = None  # before `finish` set the noise's level, once it has
 
     def train(self, until: int, on_epoch: Callable[[EpochRecord], None]) -> None:
         """Go on until the clock stands at so many epochs; interrupted, the model is as after its last whole epoch."""
@@ -83,13 +85,50 @@ class Run:
         self._tick()
 
     def finish(self) -> None:
-        """Ready to predict: the best state on held-out rows is put back, if any were watched."""
+        """Ready to predict: the best state on held-out rows is put back, and closed-form noise is at its optimum.
+
+        Once only: a checkpoint has the state before, from which the same is done again.
+        """
+        if self._unfinished is not None:
+            return
         if self._best_state:
             self.model.load_state_dict(self._best_state)
         self.model.eval()
+        if any(isinstance(update, NoiseUpdate) for update in self.config.updates):
+            self._unfinished = self.state()
+            self._settle_noise()
+
+    def _settle_noise(self) -> None:
+        """The noise's level from an average over the last batches to its optimum over all rows.
+
+        Where rows are held out, only if that does not make them less likely. Draws have a generator of their own, so
+        that those of training are what they were.
+        """
+        level, before = self.model.head.noise.log_precision, self.model.head.noise.log_precision.detach().clone()
+        own = torch.Generator().manual_seed(self.config.seed)
+        try:
+            search = LevelSearch.of(self.model, self._elbo, self._data, self._rows_at_once, own)
+            found, was = search.log_precision(), self._held_out_score_now()
+            level.data.copy_(found)
+            score = self._held_out_score_now()
+        except TROUBLE:
+            level.data.copy_(before)
+            return
+        if score < was:
+            level.data.copy_(before)
+        elif self._best_state:
+            self._best_score = score
+
+    def _held_out_score_now(self) -> float:
+        """The score of held-out rows, by the same draws each time; 0 where there are none."""
+        if self._held_out is None:
+            return 0.0
+        return held_out_score(self.model, self._held_out, torch.Generator().manual_seed(self.config.seed))
 
     def state(self) -> RunState:
-        """A copy of all that the epochs to come depend on."""
+        """A copy of all that the epochs to come depend on; of a finished run, all that finishing it depends on."""
+        if self._unfinished is not None:
+            return self._unfinished
         return RunState(
             tensors=copied_tensors(self.model, self._optimiser, self._generator),
             num_epochs=len(self.records),
@@ -103,6 +142,7 @@ class Run:
 
     def restore(self, state: RunState) -> None:
         """Be as the run was then."""
+        self._unfinished = None
         put_back(state.tensors, self.model, self._optimiser, self._generator)
         del self.records[state.num_epochs :]
         self.num_steps, self._clock, self._watched = state.num_steps, state.clock, list(state.watched)

@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float
 from torch import Tensor
 
+from mogul.arrays import Array
 from mogul.data import Batch
 from mogul.errors import ConfigError, NumericalError, require_positive
 from mogul.model import Model
 from mogul.objective import row_log_predictive
+from mogul.row_density import HeadDensity, has_shared_draws
 
 
 @dataclass(frozen=True)
@@ -22,15 +24,14 @@ class Stopping:
     ELBO that falls is one that steps were too large for: then the next rate begins in any case.
 
     What is watched is the ELBO, or the log likelihood of rows held out of training; then the best state is kept, too.
-    Rows are held out in a few stretches of consecutive rows. Where the order of rows means nothing, that is as good as
-    any choice. Where they follow each other in time, a row between two neighbours that are trained on is no test:
-    by trajectory, F-Baxter's LL falls from its sixth epoch on, and that of such rows goes on rising.
+    Rows are held out at random. Where they follow each other in time, a row between two neighbours that are trained on
+    is no test, and whole groups should be held out: by trajectory, F-Baxter's LL falls from its sixth epoch on, and
+    that of random rows goes on rising.
 
     Args:
         patience: the means over so many epochs and over as many before them are compared.
         tolerance: the least gain that counts, in nats per observed output value.
         held_out: share of the rows that are held out; 0 watches the ELBO.
-        num_stretches: in how many stretches.
 
     Example:
         >>> Stopping(patience=2).is_flat([0.0, 1.0, 1.0, 1.0]), Stopping(patience=2).is_flat([0.0, 1.0, 1.0, 1.0, 1.0])
@@ -40,10 +41,9 @@ class Stopping:
     patience: int = 4
     tolerance: float = 2e-3
     held_out: float = 0.0
-    num_stretches: int = 5
 
     def __post_init__(self) -> None:
-        require_positive(patience=self.patience, num_stretches=self.num_stretches)
+        require_positive(patience=self.patience)
         if not 0 <= self.held_out < 1:
             raise ConfigError(f"held_out must be in [0, 1); got {self.held_out}. 0.1 holds out a tenth of the rows.")
 
@@ -60,43 +60,15 @@ class Stopping:
         recent, before = values[-self.patience :], values[-2 * self.patience : -self.patience]
         return (sum(recent) - sum(before)) / self.patience if len(before) == self.patience else math.inf
 
-    def divide(self, num_rows: int, name: str = "The share held out") -> tuple[Int[Tensor, "K"], Int[Tensor, "W"]]:
-        """Places of rows to train on, and of rows to watch: the last ones of each of some equal parts.
-
-        Errors call the share by this name.
-        """
-        if not self.held_out:
-            return torch.arange(num_rows), torch.arange(0)
-        num_held_out = round(self.held_out * num_rows)
-        if not 0 < num_held_out < num_rows:
-            raise ConfigError(
-                f"{name} must leave rows on both sides; {self.held_out} of {num_rows} rows is {num_held_out}. "
-                "Give another share, or none."
-            )
-        parts = torch.arange(num_rows).tensor_split(self.num_stretches)
-        quotas = [len(some) for some in torch.arange(num_held_out).tensor_split(self.num_stretches)]
-        edges = [len(part) - quota for part, quota in zip(parts, quotas, strict=True)]
-        known = torch.cat([part[:edge] for part, edge in zip(parts, edges, strict=True)])
-        watched = torch.cat([part[edge:] for part, edge in zip(parts, edges, strict=True)])
-        return known, watched
-
-    def split(self, data: Batch) -> tuple[Batch, Batch | None]:
-        """Rows to train on, and rows to watch, if any are held out."""
-        known, watched = self.divide(len(data))
-        return (data.rows(known), data.rows(watched)) if len(watched) else (data, None)
-
 
 @torch.no_grad()
 def held_out_score(model: Model, rows: Batch, generator: torch.Generator, num_samples: int = 10) -> float:
-    """Log likelihood per observed output value, by the predictive mean and variance."""
+    """Log likelihood per observed output value, joint over the outputs of a row: see `mogul.row_density`."""
     was_training = model.training
     model.eval()
     total, count = 0.0, int(rows.observed.sum())
     for part in torch.arange(len(rows)).split(1000):  # type: ignore[no-untyped-call]  # torch's own
-        some = rows.rows(part)
-        q = model.prior(some.x, num_samples, generator)
-        signal = model.mean.widened(model.head.moments(q, some.x, generator).pooled(), some.x)
-        total += float(row_log_predictive(model, some, signal, model.head.noise(some.x, generator)).sum())
+        total += float(_row_log_densities(model, rows.rows(part), generator, num_samples).sum())
     model.train(was_training)
     if not math.isfinite(total):
         raise NumericalError(
@@ -104,3 +76,14 @@ def held_out_score(model: Model, rows: Batch, generator: torch.Generator, num_sa
             "Lower learning_rate, or train in float64."
         )
     return total / max(1, count)
+
+
+def _row_log_densities(
+    model: Model, rows: Batch, generator: torch.Generator, num_samples: int
+) -> Float[Tensor, "N"] | Float[Array, "N"]:
+    q = model.prior(rows.x, num_samples, generator)
+    if has_shared_draws(q, rows.x):
+        y = torch.where(rows.observed, rows.y.double(), math.nan)
+        return HeadDensity.of(model, q, rows.x, generator).log_density(y.cpu().numpy())
+    signal = model.mean.widened(model.head.moments(q, rows.x, generator), rows.x)
+    return row_log_predictive(model, rows, signal, model.head.noise(rows.x, generator))

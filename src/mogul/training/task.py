@@ -1,9 +1,8 @@
 """A training as it is asked for: which rows, which model, how, and from which starts."""
 
 import logging
-import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,14 +20,15 @@ from mogul.data.checks import require_some_of_each
 from mogul.errors import ConfigError, DataError, MogulWarning, unknown_name
 from mogul.inputs import principal_scores
 from mogul.model import Model
-from mogul.output_mean import LinearOutputMean
+from mogul.plan import FROM_RESIDUALS
 from mogul.training.blueprint import Blueprint
 from mogul.training.checkpoint import Checkpoint, identity_of
 from mogul.training.config import TrainingConfig
 from mogul.training.course import best_trained
+from mogul.training.exact import CLIMBED_ROWS
 from mogul.training.exact_start import ExactStart
 from mogul.training.fitted import Fitted, FittedLatent
-from mogul.training.held_out import digest_of, divided
+from mogul.training.held_out import digest_of, divided, warn_of_order
 from mogul.training.history import EpochRecord, History
 from mogul.training.inference import InferenceConfig
 from mogul.training.mixture import FittedMixture
@@ -38,6 +38,8 @@ from mogul.training.starts import Starts
 MeanChoice = Literal["linear", "paper", "zero", "constant"]
 
 _FEW = 10  # rows that a model can be built on
+# Of inducing points at an exact start, where nobody says how many: rows are spread out, and most data need fewer.
+_MOST_INDUCING = 600
 
 _log = logging.getLogger(__name__)
 
@@ -65,8 +67,12 @@ class Task:
         num_inputs: int | None,
         held_out: Int[IntArray, "W"] | None,
     ) -> "Task":
-        """Rows that are watched have no part in anything else, be it the scaling."""
+        """Validation rows are excluded from everything else, scaling included."""
         latent = models.Name.parse(model).latent
+        if mean not in get_args(MeanChoice):
+            raise unknown_name("mean", mean, get_args(MeanChoice))
+        if latent and mean == "linear":
+            raise ConfigError("mean='linear' needs inputs that are observed; latent ones are not. Use 'paper'.")
         if latent and config.stopping and (config.stopping.held_out or held_out is not None):
             raise ConfigError(
                 "held_out must be 0 with latent inputs, which belong to the rows trained on. Watch the ELBO."
@@ -78,7 +84,7 @@ class Task:
             )
         if not (latent or data.num_inputs):
             raise ConfigError(f"{model} needs inputs; the data have none. Give X, or fit '{model}-lvm'.")
-        kept, watched = divided(data.num_rows, config.stopping, held_out)
+        kept, watched = divided(data.num_rows, config.stopping, held_out, config.seed)
         if len(watched) and np.isnan(data.y[watched]).all():
             raise DataError(
                 f"Held-out rows must have known outputs; the {len(watched)} held out have none. Hold out others."
@@ -113,10 +119,14 @@ class Task:
         asked = {name: value for name, value in given.items() if isinstance(value, int) and value > 0}
         for finding in advice(self.known.without_inputs() if self.latent else self.known, asked):
             warnings.warn(finding.message, MogulWarning, stacklevel=6)
+        if self.watched is not None and self.held_out is None:  # drawn at random, not given
+            warn_of_order(self.data, stacklevel=6)
 
     def require_buildable(self, options: dict[str, Any]) -> None:
         """Check the values of these options by building the model on a few rows."""
         some = self.scaling.batch(self.known.rows(np.arange(min(_FEW, self.known.num_rows))), self.config.dtype)
+        if options.get("noise") == FROM_RESIDUALS:
+            options = options | {"noise": "gp-student-t"}  # what has all options of those that it may become
         models.build(self.model, some.x, self.data.num_outputs, torch.Generator().manual_seed(0), **options)
 
     def trained(
@@ -130,10 +140,11 @@ class Task:
         saved = None if folder is None else Checkpoint(folder, self._identity(options), seconds)
         batch = self.scaling.batch(self.known, self.config.dtype)
         x = principal_scores(batch.y, self.num_inputs) if self.latent else batch.x
-        exact = self._exact_start(batch, options)
-        options = options | _means(self.mean, batch, models.Name.parse(self.model), exact)
+        exact = self._exact_gps(batch, options)
+        options = options | self._found(batch, options, exact)
         _log.info("%s: %s, %s, solver %s", self.model, self.config, options, options.get("solver") or "Cholesky()")
-        starts = Starts(self._runs(batch, x, options, exact), self.config)
+        runs = self._runs(batch, x, options, exact if self._starts_exact(options) else None)
+        starts = Starts(runs, runs[0].config)
         if saved is not None:
             saved.restore(starts)
         kept = best_trained(starts, self.model, on_epoch, saved)
@@ -145,22 +156,46 @@ class Task:
         settings = {"model": self.model, "config": self.config, "mean": self.mean, "num_inputs": self.num_inputs}
         return identity_of(self.data, **settings, options=options, held_out=self.held_out)
 
-    def _exact_start(self, batch: Batch, options: dict[str, Any]) -> ExactStart | None:
-        if self.config.start != "exact":
+    def _starts_exact(self, options: Mapping[str, Any]) -> bool:
+        """Whether training starts at exact GPs: those of a given kernel are not fitted."""
+        return self.config.start == "exact" and not self.latent and options.get("kernel") is None
+
+    def _exact_gps(self, batch: Batch, options: Mapping[str, Any]) -> ExactStart | None:
+        """Exact GPs of all rows to start at, or of some where they are asked for the noise and for the plane alone."""
+        if self._starts_exact(options):
+            return ExactStart.of(batch, self.config.seed, plane=self.mean == "linear")
+        if self.latent or (options.get("noise") != FROM_RESIDUALS and self.mean != "linear"):
             return None
-        return ExactStart.of(batch, self.config.seed, plane=self.mean == "linear")
+        some = torch.randperm(len(batch), generator=torch.Generator().manual_seed(self.config.seed))[:CLIMBED_ROWS]
+        return ExactStart.of(batch.rows(some), self.config.seed, plane=self.mean == "linear")
+
+    def _found(self, batch: Batch, options: Mapping[str, Any], exact: ExactStart | None) -> dict[str, Any]:
+        """The options of `build` that are found in the data: means, the kind of noise, inducing points."""
+        found: dict[str, Any] = {}
+        if self.mean in ("zero", "constant"):
+            found["latent_mean"] = self.mean
+        if self.mean == "linear":
+            assert exact is not None
+            found["output_mean"] = exact.mean if self._starts_exact(options) else exact.plane_of(batch)
+        if options.get("noise") == FROM_RESIDUALS:
+            found["noise"] = "constant" if exact is None else exact.noise
+        if exact is not None and self._starts_exact(options):
+            most = options.get("num_inducing") or _MOST_INDUCING
+            found["inducing_points"] = exact.inducing_points(most)
+        return found
 
     def _runs(
         self, batch: Batch, x: Float[Tensor, "N D"], options: dict[str, Any], exact: ExactStart | None
     ) -> list[Run]:
         seeds = torch.Generator().manual_seed(self.config.seed)
-        runs = []
-        for start in range(self.config.num_starts):
+        config, runs = self.config, []
+        for start in range(config.num_starts if exact is None else config.num_kept):
             generator = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=seeds)))
             built = models.build(self.model, x, self.data.num_outputs, generator, **options)
             if exact is not None:
                 exact.apply(built)
-            runs.append(Run(built, batch, self.config, generator, start, self.watched))
+                config = config.solved() if exact.solves(built) else config
+            runs.append(Run(built, batch, config, generator, start, self.watched))
         return runs
 
     def _fitted(self, best: Run, history: History, batch: Batch, blueprint: Blueprint) -> Fitted:
@@ -177,21 +212,3 @@ class Task:
             inference=InferenceConfig(expectation=self.config.expectation),
             blueprint=blueprint,
         )
-
-
-def _means(choice: MeanChoice, batch: Batch, name: models.Name, exact: ExactStart | None) -> dict[str, Any]:
-    """The options of `build` that a choice of mean stands for."""
-    match choice:
-        case "paper":
-            return {}
-        case "zero" | "constant":
-            return {"latent_mean": choice}
-        case "linear":
-            if name.latent:
-                raise ConfigError("mean='linear' needs inputs that are observed; latent ones are not. Use 'paper'.")
-            if exact is not None:
-                return {"output_mean": exact.mean}
-            y = torch.where(batch.observed, batch.y, math.nan)
-            return {"output_mean": LinearOutputMean.fit(batch.x.double().numpy(), y.double().numpy())}
-        case _:
-            raise unknown_name("mean", choice, get_args(MeanChoice))

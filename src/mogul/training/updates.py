@@ -44,7 +44,8 @@ class NoiseUpdate:
     """The noise's level 1/β towards its optimum, a mean over what is observed, as an exponential average over batches.
 
     For the paper's noise it is the mean of (y − m)² + v; other kinds of noise say what it is for theirs. The level is
-    itself the running average, so there is no state beside the model.
+    itself the running average, so there is no state beside the model. At the end of training a pass over all rows sets
+    it to its optimum: see `LevelSearch`.
 
     Args:
         rate: the weight of the newest batch.
