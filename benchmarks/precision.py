@@ -27,12 +27,12 @@ def compare(train: Dataset, test: Dataset, epochs: int = EPOCHS) -> dict[str, fl
         preset("default", MODEL, num_rows=train.num_rows), epochs=epochs, learning_rate=0.01, stopping=None
     )
     figures = {}
-    single = fit(train, MODEL, replace(config, precision="float32"), noise=NOISE)
+    single = fit(train, model=MODEL, config=replace(config, precision="float32"), noise=NOISE)
     figures["float32_ll"] = single.evaluate(test, standardised=True).ll
     figures["float32_seconds"] = sum(record.seconds for record in single.history.records)
     single.model.double()
     figures["mixed_ll"] = single.evaluate(test, standardised=True).ll
-    double = fit(train, MODEL, replace(config, precision="float64"), noise=NOISE)
+    double = fit(train, model=MODEL, config=replace(config, precision="float64"), noise=NOISE)
     figures["float64_ll"] = double.evaluate(test, standardised=True).ll
     figures["float64_seconds"] = sum(record.seconds for record in double.history.records)
     return figures

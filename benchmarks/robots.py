@@ -14,15 +14,14 @@ from mogul.data.catalogue import entry, load
 from mogul.data.grouped import GroupedData
 from mogul.model import Model
 from mogul.training import EpochRecord, TrainingConfig, fit
-from mogul.training.presets import preset, with_defaults
+from mogul.training.presets import preset
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 TARGET_LL = 15.6  # what the paper's MOGP reaches on Kuka in 250 epochs
 BEST_LL, BEST_MRMSE = 45.0, 0.090
 PATIENCE = 12
 MODEL = "n-sbgprn"
-DEFAULTS = with_defaults({"noise": "gp"}, MODEL, None, num_outputs=14, num_rows=15_000)
-NOISE = DEFAULTS["noise"]
+NOISE = "gp"
 
 
 class EnoughError(Exception):
@@ -132,7 +131,7 @@ def default_scores(
 ) -> dict[str, float]:
     """LL and MRMSE of a default fit, by the paper's estimator, in standardised units."""
     config = config or _defaults(MODEL, train, grouped=grouped)
-    fitted = fit(train, MODEL, config, **(DEFAULTS | options))
+    fitted = fit(train, model=MODEL, config=config, **({"noise": NOISE} | options))
     scores = fitted.evaluate(test, standardised=True)
     return {"ll": scores.ll, "mrmse": scores.mrmse}
 
@@ -163,7 +162,7 @@ def train_ours(
             raise EnoughError
 
     with suppress(EnoughError):
-        fit(train, name, config, on_epoch=look, **options)
+        fit(train, model=name, config=config, on_epoch=look, **({"noise": "constant"} | options))
     return reached[-1]
 
 

@@ -33,7 +33,7 @@ def trained(name: str, config: TrainingConfig = ONCE, rows: int = 12, **options:
     own = sizes_of(name)
     if "layers" in options:  # which have all sizes but this
         own = {"num_hidden": own["num_hidden"]}
-    fitted = fit(data(rows), name, config, **latent, **(own | options))
+    fitted = fit(data(rows), model=name, config=config, **latent, **({"noise": "constant"} | own | options))
     if isinstance(fitted, FittedLatent):
         return replace(fitted, inference=replace(fitted.inference, steps=4))
     return fitted

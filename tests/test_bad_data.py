@@ -22,7 +22,9 @@ def with_value(values: np.ndarray, row: int, column: int, value: float) -> np.nd
 @pytest.fixture(scope="module")
 def fitted() -> Fitted:
     x = pd.DataFrame(with_value(X, 0, 0, 9.0), columns=["angle", "speed"])
-    return fit(Dataset(x, np.hstack([Y, -Y])), "mogp", TrainingConfig(epochs=1, num_starts=1))
+    return fit(
+        Dataset(x, np.hstack([Y, -Y])), model="mogp", config=TrainingConfig(epochs=1, num_starts=1), noise="constant"
+    )
 
 
 FEW = pd.DataFrame({"size": [1.0, 2.0, 3.0], "colour": ["red", "green", "blue"]})

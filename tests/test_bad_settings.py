@@ -62,7 +62,7 @@ def gps(mean: str) -> IndependentGPs:
 BAD_NAMES = {
     "model": (lambda: model("n-mogq"), "model must be one of mogp, gprn", "'n-mogq'", "Did you mean 'n-mogp'?"),
     "model of fit": (
-        lambda: fit(Dataset(X, Y), "MOGP "),
+        lambda: fit(Dataset(X, Y), model="MOGP "),
         "model must be one of mogp",
         "'MOGP '",
         "Use one of the list",

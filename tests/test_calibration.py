@@ -165,7 +165,7 @@ SMALL = TrainingConfig(epochs=2, num_starts=1)
 
 @pytest.fixture(scope="module")
 def plain() -> Fitted:
-    return fit(Dataset(X[:40], Y[:40]), "mogp", SMALL, num_inducing=5)
+    return fit(Dataset(X[:40], Y[:40]), model="mogp", config=SMALL, noise="constant", num_inducing=5)
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +209,9 @@ class TestFitted:
     def test_it_knows_its_seed(self, tmp_path: Path) -> None:
         """Moments of a deep model are made of draws, and scores belong to those of the calibration."""
         config = replace(SMALL, epochs=1, seed=3)
-        deep = fit(Dataset(X[:40], Y[:40]), "dgp", config, num_inducing=3, num_top_inducing=3)
+        deep = fit(
+            Dataset(X[:40], Y[:40]), model="dgp", config=config, noise="constant", num_inducing=3, num_top_inducing=3
+        )
         for seed in (3, 4):
             calibrated = deep.calibrated(Dataset(X[40:], Y[40:]), seed=seed)
             expected = calibrated.require_calibration().interval(*calibrated.predictor(seed=seed).mean_std(X), 0.8)
@@ -307,7 +309,7 @@ def test_coverage_over_many_fits_of_a_wrong_model() -> None:
     shares = []
     config = TrainingConfig(epochs=1, num_starts=1)
     x = rng.uniform(-3, 3, (30, 1))
-    fitted = fit(Dataset(x, np.sin(3 * x)), "mogp", config, num_inducing=2)
+    fitted = fit(Dataset(x, np.sin(3 * x)), model="mogp", config=config, noise="constant", num_inducing=2)
     for _ in range(40):
         x = rng.uniform(-3, 3, (219, 1))
         data = Dataset(x, np.sin(3 * x) * (1 + x**2) + rng.standard_t(3, (219, 1)))

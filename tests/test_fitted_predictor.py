@@ -21,7 +21,7 @@ def data() -> Dataset:
 @pytest.fixture(scope="module", params=["mogp", "n-mogp", "gprn"])
 def fitted(request, data):
     config = TrainingConfig(epochs=2, num_starts=1, start_epochs=1)
-    return fit(data, request.param, config, num_inducing=8)
+    return fit(data, model=request.param, config=config, noise="constant", num_inducing=8)
 
 
 def test_equals_predict(fitted, data):
@@ -52,7 +52,10 @@ def test_wrong_columns_are_refused(fitted, data):
 
 def test_latent_positions(data):
     fitted = fit(
-        data.without_inputs(), "mogp-lvm", TrainingConfig(epochs=1, num_starts=1, start_epochs=1), num_inducing=5
+        data.without_inputs(),
+        model="mogp-lvm",
+        config=TrainingConfig(epochs=1, num_starts=1, start_epochs=1),
+        num_inducing=5,
     )
     x = fitted.latent_means[:4]
     expected = fitted.predict(x, num_samples=2)

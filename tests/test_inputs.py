@@ -77,7 +77,7 @@ def circle() -> tuple[FittedLatent, np.ndarray]:
     waves = [np.cos(angle), np.sin(angle), np.cos(2 * angle), np.sin(angle) * 2, np.cos(angle) - np.sin(angle)]
     y = np.stack(waves, axis=1) + 0.02 * np.random.default_rng(1).standard_normal((120, 5))
     config = TrainingConfig(epochs=150, batch_size=100, num_starts=1, updates=(NoiseUpdate(),))
-    fitted = fit(Dataset(None, y[:100]), "mogp-lvm", config, num_inputs=2, num_inducing=20)
+    fitted = fit(Dataset(None, y[:100]), model="mogp-lvm", config=config, num_inputs=2, num_inducing=20)
     assert isinstance(fitted, FittedLatent)
     return replace(fitted, inference=InferenceConfig(steps=100, learning_rate=0.1)), y[100:]
 
@@ -140,7 +140,7 @@ def test_a_model_with_observed_inputs_has_nothing_to_infer():
 
 def test_a_regression_model_needs_inputs():
     with pytest.raises(ConfigError, match="mogp needs inputs"):
-        fit(Dataset(None, np.random.default_rng(0).normal(size=(5, 2))), "mogp")
+        fit(Dataset(None, np.random.default_rng(0).normal(size=(5, 2))), model="mogp")
 
 
 @pytest.mark.parametrize("name", ["mogp-lvm", "n-sbgprn-lvm", "gprn-lvm"])
@@ -148,7 +148,9 @@ def test_the_mixture_of_a_reconstruction_has_the_moments_of_the_model(name: str)
     # As many latent inputs as GPs: were their noises shared, the mixture would be too wide or too narrow.
     y = normal(30, 3).numpy()
     config = TrainingConfig(epochs=3, num_starts=1)
-    fitted = fit(Dataset(None, y), name, config, num_inputs=2, num_latents=2, num_inducing=8)
+    fitted = fit(
+        Dataset(None, y), model=name, config=config, noise="constant", num_inputs=2, num_latents=2, num_inducing=8
+    )
     assert isinstance(fitted, FittedLatent)
     fitted = replace(fitted, inference=InferenceConfig(steps=10))  # any q(X*) will do
     prediction = fitted.reconstruct(y[:4], num_samples=20_000)

@@ -27,7 +27,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     values = np.random.default_rng(0).standard_normal((8, 4))
     x, y = pd.DataFrame(values[:, :2], columns=["a", "b"]), pd.DataFrame(values[:, 2:], columns=["u", "v"])
     path = tmp_path_factory.mktemp("model") / "model.mogul"
-    mogul.fit(mogul.Dataset(x, y), "mogp", TrainingConfig(epochs=1, num_starts=1)).save(path)
+    mogul.fit(mogul.Dataset(x, y), model="mogp", config=TrainingConfig(epochs=1, num_starts=1), noise="constant").save(
+        path
+    )
     return path
 
 

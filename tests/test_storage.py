@@ -71,12 +71,14 @@ VARIANTS: dict[str, Callable[[], Fitted]] = {
     "linear inner mean": lambda: trained("dgp", inner_mean="linear"),
     "linear latent inner mean": lambda: trained("dgp-lvm", inner_mean="linear"),
     "correlated mixing": lambda: trained("n-mogp", correlated_mixing=True),
-    "no plane": lambda: fit(data(), "mogp", ONCE, mean="paper", **sizes_of("mogp")),
+    "no plane": lambda: fit(data(), model="mogp", config=ONCE, mean="paper", noise="constant", **sizes_of("mogp")),
     "a random plane": lambda: with_random_plane(trained("mogp"), data()),
     "a random plane in float32": lambda: with_random_plane(
         trained("n-dgp", replace(ONCE, precision="float32")), data()
     ),
-    "constant mean": lambda: fit(data(), "n-mogp", ONCE, mean="constant", **sizes_of("n-mogp")),
+    "constant mean": lambda: fit(
+        data(), model="n-mogp", config=ONCE, mean="constant", noise="constant", **sizes_of("n-mogp")
+    ),
     "a nonlinearity by name": lambda: trained("n-mogp", nonlinearity="relu"),
     "a nonlinearity": lambda: trained("n-mogp", nonlinearity=Erf(shift=0.25)),
     "a polynomial": lambda: trained("n-mogp", nonlinearity=PolynomialErf((0.0, 1.0), order=9)),

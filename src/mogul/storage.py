@@ -46,7 +46,7 @@ def save(fitted: Fitted, path: str | PathLike[str], extra: Mapping[str, Any] | N
     Example:
         >>> import mogul, tempfile
         >>> data = mogul.Dataset([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
-        >>> fitted = mogul.fit(data, "mogp", mogul.TrainingConfig(epochs=2, num_starts=1))
+        >>> fitted = mogul.fit(data, model="mogp", config=mogul.TrainingConfig(epochs=2, num_starts=1))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     save(fitted, f"{folder}/model.mogul")
         ...     again = load(f"{folder}/model.mogul")

@@ -31,7 +31,7 @@ class Surrogate(BotorchModel):
     Example:
         >>> import mogul
         >>> data = mogul.Dataset([[0.0], [1.0], [2.0]], [[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]])
-        >>> fitted = mogul.fit(data, "mogp", mogul.TrainingConfig(epochs=2, num_starts=1))
+        >>> fitted = mogul.fit(data, model="mogp", config=mogul.TrainingConfig(epochs=2, num_starts=1))
         >>> Surrogate.of(fitted).posterior(torch.zeros(4, 3, 1)).rsample(torch.Size([8])).shape
         torch.Size([8, 4, 3, 2])
     """

@@ -120,7 +120,9 @@ def test_what_needs_no_numbers_answers_without_heavy_packages(arguments):
 
 def test_a_model_file_is_shown_without_torch(tmp_path):
     data = mogul.Dataset([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
-    mogul.fit(data, "mogp", mogul.TrainingConfig(epochs=1, num_starts=1)).save(tmp_path / "m.mogul")
+    mogul.fit(data, model="mogp", config=mogul.TrainingConfig(epochs=1, num_starts=1), noise="constant").save(
+        tmp_path / "m.mogul"
+    )
     code = (
         "import sys\n"
         "from mogul.cli import app\n"

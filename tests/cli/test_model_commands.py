@@ -19,6 +19,7 @@ from mogul.errors import MogulWarning
 from mogul.experiments import comparison
 from mogul.heads import NOISE_FLOOR
 from mogul.storage import save
+from mogul.training.request import Request
 from terminal import assert_refused, command
 
 
@@ -270,15 +271,15 @@ def test_a_comparison_is_proposed_where_there_are_rows_enough(run):
 
 
 def test_our_warnings_are_lines_and_those_of_others_are_not(run, monkeypatch: pytest.MonkeyPatch):
-    fit = comparison.fit
+    fitted = Request.fitted
 
     def warn(*arguments: object, **options: object) -> object:
         for _ in range(2):
             warnings.warn("Inputs should vary; 'gravity' holds one value. Leave it out.", MogulWarning, stacklevel=1)
             warnings.warn("of no interest here", UserWarning, stacklevel=1)
-        return fit(*arguments, **options)
+        return fitted(*arguments, **options)
 
-    monkeypatch.setattr(comparison, "fit", warn)
+    monkeypatch.setattr(Request, "fitted", warn)
     outcome = run("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", *QUICK)
     assert outcome.code == 0
     lines = outcome.err.splitlines()

@@ -25,16 +25,16 @@ import time
 from dataclasses import replace
 from mogul.experiments import synthetic, work
 synthetic.NUM_TRAIN, synthetic.NUM_TEST = {NUM_TRAIN}, {NUM_TEST}
-config, fit, fitted = synthetic.config, work.fit, []
+config, train, fitted = synthetic.config, work.train, []
 synthetic.config = lambda seed: replace(config(seed), num_starts=1)
 
-def fit_once(*arguments, **options):
+def train_once(*arguments, **options):
     if fitted:
         time.sleep(600)
-    fitted.append(fit(*arguments, **options))
+    fitted.append(train(*arguments, **options))
     return fitted[0]
 
-work.fit = fit_once
+work.train = train_once
 from mogul.cli import main
 main()
 """
@@ -151,7 +151,7 @@ def test_a_job_that_fails_does_not_stop_the_others(run, tmp_path: Path, monkeypa
 
     words = ["regression", "--models", "mogp", "--baselines", "mean", "--jobs", "1", "--epochs", "1"]
     with monkeypatch.context() as patch:
-        patch.setattr("mogul.experiments.work.fit", fail)
+        patch.setattr("mogul.experiments.work.train", fail)
         outcome = run(*words)
     assert outcome.code == 1
     assert "MOGP: failed: MemoryError: too large" in outcome.err

@@ -82,7 +82,9 @@ def test_inducing_points_are_compared_with_different_rows(num_copies: int, asked
     assert messages == ([] if lowered is None else [expected])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MogulWarning)
-        fitted = fit(data, "mogp", TrainingConfig(epochs=1, num_starts=1), num_inducing=asked)
+        fitted = fit(
+            data, model="mogp", config=TrainingConfig(epochs=1, num_starts=1), noise="constant", num_inducing=asked
+        )
     assert len(fitted.model.prior.inducing_points) == min(asked, 30)
 
 
@@ -104,7 +106,12 @@ class TestFit:
     def said(self, x: Any, y: Any, name: str = "n-mogp", config: TrainingConfig = QUICK, **options: Any) -> Any:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            fitted = fit(Dataset(pd.DataFrame(x), pd.DataFrame(y)), name, config, **options)
+            fitted = fit(
+                Dataset(pd.DataFrame(x), pd.DataFrame(y)),
+                model=name,
+                config=config,
+                **({"noise": "constant"} | options),
+            )
         assert all(each.category is MogulWarning for each in said)
         return fitted, [str(each.message).partition(";")[0] for each in said]
 

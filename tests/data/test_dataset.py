@@ -130,7 +130,7 @@ def test_a_split_is_decided_by_its_seed():
 def test_some_rows_may_lack_an_output_until_one_trains_on_them(named: Dataset):
     part = named.rows(np.array([3]))
     with pytest.raises(DataError) as caught:
-        fit(part, "mogp")
+        fit(part, model="mogp")
     assert "'torque'" in str(caught.value)
 
 

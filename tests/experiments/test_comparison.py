@@ -7,7 +7,6 @@ import pytest
 
 from mogul.data import Dataset
 from mogul.errors import ConfigError, DataError, NumericalError
-from mogul.experiments import comparison
 from mogul.experiments.baselines import LeastSquares
 from mogul.experiments.comparison import (
     LEAST_SQUARES,
@@ -21,6 +20,7 @@ from mogul.experiments.comparison import (
     group_folds,
     holdout,
 )
+from mogul.training.request import Request
 
 QUICK = Training(epochs=2)
 
@@ -113,7 +113,7 @@ def test_a_model_that_breaks_down_does_not_take_the_others_with_it(monkeypatch: 
     def fail(*arguments: object, **options: object) -> None:
         raise NumericalError("broke down; here. Do this.")
 
-    monkeypatch.setattr(comparison, "fit", fail)
+    monkeypatch.setattr(Request, "fitted", fail)
     board = compare(data(), ["mogp"], folds(40, 2, seed=0), QUICK)
     assert board.failures == {"mogp": "broke down; here. Do this."}
     assert {each.label for each in board.entries} == {LEAST_SQUARES, MEAN}
@@ -123,7 +123,7 @@ def test_a_model_that_breaks_down_does_not_take_the_others_with_it(monkeypatch: 
 def test_outputs_that_training_would_never_see_are_refused_before_any_training(monkeypatch: pytest.MonkeyPatch):
     rows = data()
     rows.y[1:, 0] = np.nan
-    monkeypatch.setattr(comparison, "fit", None)
+    monkeypatch.setattr(Request, "fitted", None)
     with pytest.raises(DataError, match="'y0' has none among the"):
         compare(rows, ["mogp"], folds(40, 2, seed=0), QUICK)
 

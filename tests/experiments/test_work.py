@@ -4,6 +4,7 @@ import json
 import sys
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +28,8 @@ from mogul.training.mixture import FittedMixture
 from mogul.training.run import Run
 from small_jobs import NAMES, small, tasks
 
+# What a line of the tables has where its label names nothing else.
+PAPERS: dict[str, Any] = {"noise": "constant", "num_latents": None}
 PROVENANCE = Provenance({"mogul": "0"}, "abc")
 
 
@@ -69,7 +72,7 @@ def test_a_model_scores_as_a_fit_by_hand(label: str, choices: dict[str, str]) ->
     train, test = grouped.split(0)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    fitted = fit(train, job.model, job.training, **choices, num_inducing=5)
+    fitted = fit(train, model=job.model, config=job.training, num_inducing=5, **(PAPERS | choices))
     scores = fitted.evaluate(test, standardised=True, num_samples=job.num_draws)
     torch.set_num_threads(threads)
     assert record.metrics["ll"] == pytest.approx(scores.ll, abs=1e-9)
@@ -88,7 +91,9 @@ def test_by_trajectory_all_rows_of_the_training_trajectories_are_trained_on() ->
     train, test = grouped.data.rows(np.flatnonzero(~is_test)), grouped.data.rows(np.flatnonzero(is_test))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    fitted = fit(train, "mogp", replace(job.training, stopping=None), mean="paper", num_inducing=5)
+    fitted = fit(
+        train, model="mogp", config=replace(job.training, stopping=None), mean="paper", num_inducing=5, **PAPERS
+    )
     scores = fitted.evaluate(test, standardised=True, num_samples=job.num_draws)
     torch.set_num_threads(threads)
     assert fitted.history.num_rows == record.config["num_train"] == train.num_rows == 50
@@ -105,7 +110,7 @@ def test_a_mixture_of_starts_is_scored_as_one(splits: SplitChoice) -> None:
     train, test = grouped.divide(job.split)
     known, _ = job.split.rows(grouped.groups)
     held_out = rows_of_some_groups(grouped.groups[known], 0.2, seed=0) if splits.trajectory else None
-    fitted = fit(train, "mogp", job.training, held_out=held_out, retrain=True)
+    fitted = fit(train, model="mogp", config=job.training, **PAPERS, held_out=held_out, retrain=True)
     assert isinstance(fitted, FittedMixture)
     assert fitted.num_members == 2
     assert {member.history.num_rows for member in fitted.members} == {train.num_rows}
@@ -122,7 +127,7 @@ def test_a_mixture_of_models_is_scored_as_one() -> None:
     record = run_job(job, grouped, PROVENANCE)
     assert record.error is None
     train, test = grouped.divide(job.split)
-    fitted = fit(train, job.model, job.training)
+    fitted = fit(train, model=job.model, config=job.training, **PAPERS)
     units = Scaling.of(train).outputs
     predicted = fitted.predict(test.x, job.num_draws)
     scores = score([(predicted.standardised(units), units.apply(test.y))])
@@ -167,7 +172,7 @@ def test_trajectories_say_how_long_to_train_on_all_of_them() -> None:
     known, _ = grouped.group_split().rows(grouped.groups)
     train, test = grouped.split_by_trajectory()
     held_out = rows_of_some_groups(grouped.groups[known], 0.2, seed=1)
-    fitted = fit(train, "mogp", job.training, held_out=held_out, retrain=True)
+    fitted = fit(train, model="mogp", config=job.training, **PAPERS, held_out=held_out, retrain=True)
     assert fitted.history.num_rows == train.num_rows
     scores = fitted.evaluate(test, num_samples=job.num_draws)
     units = np.log(Scaling.of(train).outputs.scale).sum()  # the tables', of all training rows

@@ -112,7 +112,7 @@ def test_a_fitted_model_comes_back_from_its_file_bit_for_bit(name, noise, tmp_pa
     config = TrainingConfig(epochs=2, num_starts=1, batch_size=6, updates=(NoiseUpdate(),), objective="predictive")
     latent = {"num_inputs": 2} if name.endswith("lvm") else {}
     sizes = sizes_of(name, noise, **NOISE_SIZES)
-    fitted = fit(data, name, config, noise=noise, noise_floor=0.01, **latent, **sizes)
+    fitted = fit(data, model=name, config=config, noise=noise, noise_floor=0.01, **latent, **sizes)
     fitted.save(tmp_path / "model.mogul")
     again = load(tmp_path / "model.mogul")
     one, two = (each.predict(batch.x.numpy(), 20) for each in (fitted, again))

@@ -73,6 +73,6 @@ def test_fit_comes_within_a_tenth_of_a_nat_per_output_of_the_generator(name: str
         updates=(NoiseUpdate(),),
     )
     sizes = {option: size for option, size in (SIZES | INDUCING).items() if option not in models.unused_options(name)}
-    fitted = fit(train, name, config, **sizes)
+    fitted = fit(train, model=name, config=config, noise="constant", **sizes)
     reached = fitted.evaluate(test).ll
     assert truth - 0.3 < reached < truth + 0.3, f"{name}: {reached:.3f} against the generator's {truth:.3f}"

@@ -195,8 +195,14 @@ def test_draws_of_inputs_draw_their_sites_by_weight():
 @few_rows
 class TestFitted:
     def test_sites_are_learnt_kept_and_loaded_bit_for_bit(self, tmp_path: Path):
-        fitted = fit(data(), "n-dgp", PREDICTIVE, **SMALL, num_sites=5)
-        start = fit(data(), "n-dgp", TrainingConfig(epochs=1, num_starts=1, objective="predictive"), **SMALL)
+        fitted = fit(data(), model="n-dgp", config=PREDICTIVE, noise="constant", **SMALL, num_sites=5)
+        start = fit(
+            data(),
+            model="n-dgp",
+            config=TrainingConfig(epochs=1, num_starts=1, objective="predictive"),
+            noise="constant",
+            **SMALL,
+        )
         assert start.model.prior.inner.num_sites == 8  # by default
         assert fitted.model.prior.inner.logits.detach().std() > 0
         fitted.save(tmp_path / "model.mogul")
@@ -211,7 +217,7 @@ class TestFitted:
         assert scores.ll == scores.ll_nested == pytest.approx(one.log_density(data().y)[known].mean())
 
     def test_latent_inputs_have_them_too(self):
-        fitted = fit(data().without_inputs(), "dgp-lvm", PREDICTIVE, num_inputs=2, **SMALL)
+        fitted = fit(data().without_inputs(), model="dgp-lvm", config=PREDICTIVE, num_inputs=2, **SMALL)
         fitted = replace(fitted, inference=InferenceConfig(steps=5))
         assert fitted.model.prior.inner.num_sites == 8
         prediction = fitted.reconstruct(data().y, 20)
@@ -249,11 +255,14 @@ class TestFitted:
     )
     def test_sites_without_a_use_are_refused(self, name, config, options, words):
         with pytest.raises(ConfigError, match=words):
-            fit(data(), name, config, **options)
+            fit(data(), model=name, config=config, **options)
 
     def test_draws_stay_where_sites_are_declined_or_cannot_be_learnt(self):
         sampled = TrainingConfig(epochs=1, num_starts=1, objective="predictive", expectation=MonteCarlo(5))
-        one, two = fit(data(), "dgp", PREDICTIVE, **SMALL, num_sites=None), fit(data(), "dgp", sampled, **SMALL)
+        one, two = (
+            fit(data(), model="dgp", config=PREDICTIVE, noise="constant", **SMALL, num_sites=None),
+            fit(data(), model="dgp", config=sampled, noise="constant", **SMALL),
+        )
         for fitted in (one, two):
             assert fitted.predict(data().x, 20).log_weight is None
 

@@ -52,7 +52,9 @@ def test_classes_are_further_apart_than_in_principal_components(
         updates=(NoiseUpdate(),),
         precision="float32",
     )
-    fitted = fit(Dataset(None, y), name, config, num_inputs=2, num_latents=8, num_inducing=50)
+    fitted = fit(
+        Dataset(None, y), model=name, config=config, noise="constant", num_inputs=2, num_latents=8, num_inducing=50
+    )
     assert isinstance(fitted, FittedLatent)
     ours, theirs = (nearest_neighbour_error(map_, classes) for map_ in (fitted.latent_means, components))
     with capsys.disabled():

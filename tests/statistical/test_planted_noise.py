@@ -76,7 +76,7 @@ def fits() -> dict[str, Fitted]:
     for noise, truth in TRUTHS.items():
         data = Dataset(*truth.rows(NUM_TRAIN, np.random.default_rng(0)))
         sizes = {"num_latents": 2, "num_inducing": 10} | SIZES.get(noise, {})
-        fitted[noise] = fit(data, "mogp", config, noise=noise, **sizes)
+        fitted[noise] = fit(data, model="mogp", config=config, noise=noise, **sizes)
     return fitted
 
 

@@ -63,8 +63,9 @@ def train(begun: Event, out: Path, folder: Path | None) -> None:
 
     fitted = fit(
         waves(),
-        "n-sbgprn",
-        CONFIG,
+        model="n-sbgprn",
+        config=CONFIG,
+        noise="constant",
         num_inducing=6,
         dropout=0.1,
         on_epoch=on_epoch,
@@ -79,7 +80,15 @@ def train_for_ever(begun: Event, out: Path, folder: Path | None) -> None:
     torch.set_num_threads(1)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        fitted = fit(waves(), "mogp", FOR_EVER, num_inducing=6, on_epoch=lambda *_: begun.set(), checkpoint=folder)
+        fitted = fit(
+            waves(),
+            model="mogp",
+            config=FOR_EVER,
+            noise="constant",
+            num_inducing=6,
+            on_epoch=lambda *_: begun.set(),
+            checkpoint=folder,
+        )
     fitted.save(out)
     out.with_suffix(".json").write_text(json.dumps([str(each.message) for each in said]))
 

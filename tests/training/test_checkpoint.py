@@ -35,7 +35,7 @@ def waves(num_rows: int = 18) -> Dataset:
 
 def trained(folder: Path | None = None, name: str = "mogp", config: TrainingConfig = CONFIG, **options: Any) -> Fitted:
     options = {"num_inducing": 5, "checkpoint": folder, "checkpoint_seconds": 0.0} | options
-    return fit(waves(), name, config, **options)
+    return fit(waves(), model=name, config=config, **({"noise": "constant"} | options))
 
 
 def killed_after(num_epochs: int, folder: Path, *rest: Any, **options: Any) -> None:
@@ -185,20 +185,20 @@ class TestFolder:
     @pytest.mark.parametrize(
         ("change", "found"),
         [
-            ({"data": other_data()}, r"data is '\w+\.\.\.\w+' there and '\w+\.\.\.\w+' here"),
-            ({"data": other_names()}, r"input_names is \['time', 'load'\] there and \['time', 'weight'\] here"),
+            ({"X": other_data()}, r"data is '\w+\.\.\.\w+' there and '\w+\.\.\.\w+' here"),
+            ({"X": other_names()}, r"input_names is \['time', 'load'\] there and \['time', 'weight'\] here"),
             ({"model": "sbgprn"}, "model is 'mogp' there and 'sbgprn' here"),
             ({"config": replace(CONFIG, epochs=7)}, r"config.epochs is 6 there and 7 here"),
             ({"config": replace(CONFIG, stopping=Stopping())}, r"config.stopping is None there and \{"),
             ({"config": replace(CONFIG, seed=1)}, "config.seed is 0 there and 1 here"),
             ({"num_inducing": 4}, "options.num_inducing is 5 there and 4 here"),
-            ({"num_latents": 1}, "options.num_latents is None there and 1 here"),
+            ({"num_latents": 1}, "options.num_latents is 2 there and 1 here"),
             ({"mean": "zero"}, "mean is 'linear' there and 'zero' here"),
         ],
     )
     def test_another_training_is_refused_and_left_alone(self, begun: Path, change: Any, found: str):
         before = (begun / FILE_NAME).read_bytes()
-        call = {"data": waves(), "model": "mogp", "config": CONFIG, "num_inducing": 5} | change
+        call = {"X": waves(), "model": "mogp", "config": CONFIG, "noise": "constant", "num_inducing": 5} | change
         with pytest.raises(FileError, match=rf"must be of the same training; .*: {found}.*\. Give another folder, or"):
             fit(**call, checkpoint=begun)
         assert (begun / FILE_NAME).read_bytes() == before

@@ -47,12 +47,11 @@ class TestChoice:
             trained(noise="auto", dropout=0.1)
 
     def test_a_fifth_is_held_out_where_nobody_says(self):
-        auto = trained(noise="auto", held_out=None, config=TrainingConfig(epochs=1, num_starts=1))
+        once = {"noise": "auto", "held_out": None, "retrain": False}
+        auto = trained(**once, config=TrainingConfig(epochs=1, num_starts=1))
         assert auto.blueprint.config.stopping.held_out == 0.2  # type: ignore[union-attr]
         assert auto.history.held_out is not None
-        share = trained(
-            noise="auto", held_out=None, config=TrainingConfig(epochs=1, num_starts=1, stopping=Stopping(held_out=0.5))
-        )
+        share = trained(**once, config=TrainingConfig(epochs=1, num_starts=1, stopping=Stopping(held_out=0.5)))
         assert share.blueprint.config.stopping.held_out == 0.5  # type: ignore[union-attr]
 
     @pytest.mark.parametrize("truth", ["gp", "student-t"])
@@ -65,7 +64,7 @@ class TestChoice:
         config = TrainingConfig(epochs=20, num_starts=1, stopping=Stopping(patience=10), **settings)
         data = Dataset(x, np.hstack([np.sin(x), x]) + 0.2 * shape * draws)
         options = {"num_inducing": 5, "num_noise_inducing": 8, "num_latents": 1}
-        choice = fit(data, "mogp", config, noise="auto", **options).choice
+        choice = fit(data, model="mogp", config=config, noise="auto", **options).choice
         assert choice is not None
         assert choice.chosen.noise == truth
 
@@ -117,7 +116,7 @@ class TestChoice:
 
     def test_latent_inputs_have_no_rows_to_choose_by(self):
         with pytest.raises(ConfigError, match=r"noise='auto' needs rows to hold out.*mogp-lvm\. Name a noise"):
-            fit(waves().without_inputs(), "mogp-lvm", CONFIG, noise="auto")
+            fit(waves().without_inputs(), model="mogp-lvm", config=CONFIG, noise="auto")
 
     def test_ctrl_c_ends_the_choice(self, monkeypatch: pytest.MonkeyPatch):
         step = Run.step

@@ -10,9 +10,8 @@ from quick_fits import QUICK, both_models, quick, waves
 
 from mogul.data import Dataset
 from mogul.errors import MogulWarning, NumericalError
-from mogul.heads import Neural
 from mogul.training import TrainingConfig, fit
-from mogul.training.presets import preset
+from mogul.training.presets import default_model, preset, with_defaults
 
 
 @both_models
@@ -27,7 +26,7 @@ def test_a_fit_finds_the_function(name):
     data = waves(60)
     config = TrainingConfig(epochs=120, num_starts=3, start_epochs=15, learning_rate=0.1, seed=1)
     hidden = {"num_hidden": 8} if name == "n-mogp" else {}
-    fitted = fit(data, name, config, num_latents=2, num_inducing=12, **hidden)
+    fitted = fit(data, model=name, config=config, num_latents=2, noise="constant", num_inducing=12, **hidden)
     scores = fitted.evaluate(data, standardised=True, num_samples=50)
     assert scores.mrmse < 0.15
     assert scores.ll > 0.5
@@ -86,13 +85,23 @@ def test_names_and_scaling_are_those_of_the_data():
     np.testing.assert_allclose(fitted.scaling.outputs.scale, np.nanstd(data.y, axis=0))
 
 
-def test_the_default_model_is_neural():
+def test_the_default_is_that_of_the_presets():
     fitted = fit(waves(4), config=TrainingConfig(epochs=1, num_starts=1))
-    assert isinstance(fitted.model.head.features, Neural)
+    assert fitted.model_name == default_model(4, 2)
+    assert fitted.blueprint is not None
+    assert fitted.blueprint.options["num_latents"] == with_defaults({}, "mogp", None, 2, 4)["num_latents"]
 
 
 def test_options_reach_the_model():
-    fitted = fit(waves(), "n-mogp", TrainingConfig(**QUICK), num_latents=3, num_hidden=5, nonlinearity="relu")
+    fitted = fit(
+        waves(),
+        model="n-mogp",
+        config=TrainingConfig(**QUICK),
+        noise="constant",
+        num_latents=3,
+        num_hidden=5,
+        nonlinearity="relu",
+    )
     assert fitted.model.prior.num_latents == 3
     assert fitted.model.head.features.hidden_weights.shape == (5, 3)
     assert fitted.model.head.features.nonlinearity(torch.tensor([-1.0])) == 0.0
@@ -138,7 +147,7 @@ def test_a_default_fit_never_ends_in_nan(seed, precision):
     config = replace(preset("default", name), epochs=5, num_starts=1, precision=precision)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MogulWarning)  # of a jitter that had to grow, which is what it is for
-        fitted = fit(data, name, config)
+        fitted = fit(data, model=name, config=config, noise="constant")
         prediction = fitted.predict(data.x, num_samples=5)
     assert np.isfinite(fitted.history.elbo).all()
     assert np.isfinite(prediction.mean).all()

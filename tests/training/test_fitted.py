@@ -26,7 +26,13 @@ def data(num_rows: int = 25, seed: int = 0) -> Dataset:
 
 
 def train(training: Dataset, name: str = "n-mogp") -> Fitted:
-    return fit(training, name, TrainingConfig(epochs=12, num_starts=1, batch_size=10), num_inducing=8)
+    return fit(
+        training,
+        model=name,
+        config=TrainingConfig(epochs=12, num_starts=1, batch_size=10),
+        noise="constant",
+        num_inducing=8,
+    )
 
 
 @pytest.fixture(scope="module", params=["mogp", "n-mogp"])
@@ -122,7 +128,7 @@ class TestSampleFunctions:
     def test_a_fine_grid_in_float32_is_no_reason_to_warn(self):
         x = np.linspace(-3, 3, 200)[:, None]
         config = TrainingConfig(epochs=20, num_starts=1, precision="float32")
-        single = fit(Dataset(x, np.sin(x)), "n-mogp", config, num_inducing=20)
+        single = fit(Dataset(x, np.sin(x)), model="n-mogp", config=config, noise="constant", num_inducing=20)
         # A fine grid's covariance is singular to rounding: that is no fault of the model, and not worth a warning.
         assert np.isfinite(single.sample_functions(np.linspace(-4, 4, 300)[:, None], 5)).all()
 
@@ -196,7 +202,7 @@ def test_evaluation_finds_columns_by_name_as_prediction_does():
     frame = pd.DataFrame(rng.normal(size=(30, 2)), columns=["time", "load"])
     outputs = pd.DataFrame({"a": np.sin(frame.time), "b": 3 * frame.load})
     config = TrainingConfig(epochs=3, num_starts=1)
-    fitted = fit(Dataset(frame, outputs), "mogp", config, num_inducing=6)
+    fitted = fit(Dataset(frame, outputs), model="mogp", config=config, noise="constant", num_inducing=6)
     straight = fitted.evaluate(Dataset(frame, outputs), num_samples=50)
     swapped = fitted.evaluate(Dataset(frame[["load", "time"]], outputs[["b", "a"]]), num_samples=50)
     assert swapped == straight
@@ -206,13 +212,22 @@ def test_evaluation_finds_columns_by_name_as_prediction_does():
 
 def test_whole_numbers_may_name_columns():
     x = pd.DataFrame(np.random.default_rng(0).normal(size=(10, 2)))
-    fitted = fit(Dataset(x, x), "mogp", TrainingConfig(epochs=1, num_starts=1), num_inducing=4)
+    fitted = fit(
+        Dataset(x, x), model="mogp", config=TrainingConfig(epochs=1, num_starts=1), noise="constant", num_inducing=4
+    )
     np.testing.assert_array_equal(fitted.predict(x[[1, 0]]).mean, fitted.predict(x).mean)
 
 
 def test_rows_in_parts_are_the_rows_at_once(monkeypatch: pytest.MonkeyPatch):
     x = np.random.default_rng(0).normal(size=(10, 2))
-    fitted = fit(Dataset(x, x), "dgp", TrainingConfig(epochs=1, num_starts=1), num_inducing=4, num_top_inducing=3)
+    fitted = fit(
+        Dataset(x, x),
+        model="dgp",
+        config=TrainingConfig(epochs=1, num_starts=1),
+        noise="constant",
+        num_inducing=4,
+        num_top_inducing=3,
+    )
     whole = fitted.predict(x, num_samples=4000)
     monkeypatch.setattr("mogul.prediction._NUMBERS_AT_ONCE", 1)
     parts = fitted.predict(x, num_samples=4000)

@@ -35,7 +35,7 @@ def test_the_elbo_is_that_of_the_chosen_start_in_order():
 
 def test_rates_and_weights_follow_the_settings():
     config = TrainingConfig(**QUICK, learning_rate=0.1, milestones=(0.5,), decay=0.5, anneal_epochs=2)
-    for record in fit(waves(), "mogp", config).history.records:
+    for record in fit(waves(), model="mogp", config=config, noise="constant").history.records:
         assert record.learning_rate == config.rate_at(record.epoch)
         assert record.kl_weight == config.kl_weight_at(record.epoch)
 
@@ -43,6 +43,13 @@ def test_rates_and_weights_follow_the_settings():
 def test_every_epoch_is_shown_with_its_model():
     seen = []
     config = TrainingConfig(**(QUICK | {"num_starts": 1}))
-    fitted = fit(waves(), "mogp", config, num_inducing=6, on_epoch=lambda record, model: seen.append((record, model)))
+    fitted = fit(
+        waves(),
+        model="mogp",
+        config=config,
+        noise="constant",
+        num_inducing=6,
+        on_epoch=lambda record, model: seen.append((record, model)),
+    )
     assert [record for record, _ in seen] == list(fitted.history.records)
     assert all(model is fitted.model for _, model in seen)

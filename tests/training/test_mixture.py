@@ -31,7 +31,7 @@ Y = np.column_stack([10 * np.sin(2 * X[:, 0]), np.cos(X[:, 1])]) + 0.1 * RNG.sta
 def trained(noise: str = "constant", on_epoch: Any = None, checkpoint: Path | None = None, **settings: Any) -> Any:
     config = TrainingConfig(**(CONFIG | settings))
     saving = {"on_epoch": on_epoch, "checkpoint": checkpoint, "checkpoint_seconds": 0.0}
-    return fit(Dataset(X, Y), "n-mogp", config, num_inducing=4, num_hidden=3, noise=noise, **saving)
+    return fit(Dataset(X, Y), model="n-mogp", config=config, num_inducing=4, num_hidden=3, noise=noise, **saving)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ class TestTraining:
         with pytest.raises(ConfigError, match=r"num_kept must be at most num_starts, 2; got 3. Give more"):
             TrainingConfig(num_starts=2, num_kept=3)
         with pytest.raises(ConfigError, match="num_kept must be 1 with latent inputs"):
-            fit(Dataset(None, Y), "mogp-lvm", TrainingConfig(**CONFIG))
+            fit(Dataset(None, Y), model="mogp-lvm", config=TrainingConfig(**CONFIG))
 
 
 class TestPredictions:
@@ -252,7 +252,7 @@ class TestRegressor:
 def models_mixed(model: str = "mogp+n-mogp", checkpoint: Path | None = None, **settings: Any) -> Any:
     given: dict[str, Any] = {"num_inducing": 4, "noise": "gp", "num_noise_inducing": 3, "checkpoint": checkpoint}
     config = TrainingConfig(epochs=2, batch_size=12, num_starts=1)
-    return fit(Dataset(X, Y), model, settings.pop("config", config), **given | settings)
+    return fit(Dataset(X, Y), model=model, config=settings.pop("config", config), **given | settings)
 
 
 class TestModels:

@@ -20,7 +20,7 @@ from mogul.training.updates import NoiseUpdate
 
 def any_model(model: str, **settings: Any) -> Fitted:
     sizes = {"num_inducing": 5, "num_latents": 2, "noise": "constant"}
-    return fit(waves(), model, CONFIG, **sizes | {"held_out": HELD_OUT} | settings)
+    return fit(waves(), model=model, config=CONFIG, **sizes | {"held_out": HELD_OUT} | settings)
 
 
 class TestModels:
@@ -105,7 +105,9 @@ class TestModels:
             asked.append(model)
             return replace(CONFIG, epochs=1 + MODELS.index(model))
 
-        auto = fit(waves(), "auto", config, num_inducing=5, num_latents=2, held_out=HELD_OUT)
+        auto = fit(
+            waves(), model="auto", config=config, noise="constant", num_inducing=5, num_latents=2, held_out=HELD_OUT
+        )
         assert auto.choice is not None
         assert [candidate.epochs for candidate in auto.choice.candidates] == [1, 2, 3, 4]
         assert set(asked) == set(MODELS)
@@ -119,8 +121,8 @@ class TestModels:
         rates = tuple(record.learning_rate for record in first.history.records[: first.history.kept_epochs])
         whole = fit(
             waves(),
-            first.choice.chosen.model,
-            CONFIG.replaying(rates),
+            model=first.choice.chosen.model,
+            config=CONFIG.replaying(rates),
             num_inducing=5,
             num_latents=2,
             noise="constant",
@@ -134,7 +136,7 @@ class TestModels:
         curve = np.sin(3 * x)  # one GP for two outputs, whose ratio depends on x
         planted = Dataset(x, np.hstack([curve, x * curve]) + 0.05 * rng.standard_normal((300, 2)))
         config = TrainingConfig(epochs=40, num_starts=1, learning_rate=0.05, updates=(NoiseUpdate(),))
-        choice = fit(planted, "auto", config, num_inducing=12, num_latents=1).choice
+        choice = fit(planted, model="auto", config=config, noise="constant", num_inducing=12, num_latents=1).choice
         assert choice is not None
         scores = {candidate.model: candidate.ll or -np.inf for candidate in choice.candidates}
         assert choice.chosen.model == "sbgprn"
@@ -152,10 +154,17 @@ class TestModels:
         with pytest.raises(
             ConfigError, match=f"{asked} needs rows to choose by, a fifth of at least 3; got n_samples = 2"
         ):
-            fit(waves(2), model, TrainingConfig(epochs=1, num_starts=1), **settings)
+            fit(waves(2), model=model, config=TrainingConfig(epochs=1, num_starts=1), **settings)
 
     def test_many_outputs_are_too_many_for_a_gprn(self):
         data = Dataset(np.arange(9.0)[:, None], np.random.default_rng(0).normal(size=(9, 21)))
-        auto = fit(data, "auto", TrainingConfig(epochs=1, num_starts=1), num_inducing=3, num_latents=1)
+        auto = fit(
+            data,
+            model="auto",
+            config=TrainingConfig(epochs=1, num_starts=1),
+            noise="constant",
+            num_inducing=3,
+            num_latents=1,
+        )
         assert auto.choice is not None
         assert [candidate.model for candidate in auto.choice.candidates] == ["mogp", "sbgprn", "n-sbgprn"]

@@ -180,7 +180,14 @@ class TestFit:
 
     def fitted(self, **settings):
         x, y = rows()
-        return fit(Dataset(x, y), "mogp", TrainingConfig(**(vars(self.config) | settings)), num_inducing=8)
+        return fit(
+            Dataset(x, y),
+            model="mogp",
+            config=TrainingConfig(**(vars(self.config) | settings)),
+            noise="constant",
+            num_latents=1,
+            num_inducing=8,
+        )
 
     def test_one_warning_says_how_often(self):
         trouble = FailsAt(3, 9)
@@ -216,7 +223,7 @@ class TestFit:
         data = Dataset(x, y)
         trouble = FailsAt(15)
         config = TrainingConfig(epochs=10, num_starts=1, expectation=trouble)
-        fitted = fit(data, "mogp", config, num_inducing=8)
+        fitted = fit(data, model="mogp", config=config, noise="constant", num_inducing=8)
         with pytest.warns(MogulWarning, match="it did not, 1 times"):
             more = train_more(fitted, data)
         assert more.blueprint.options["solver"].jitter == pytest.approx(1e-7)

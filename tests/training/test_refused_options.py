@@ -9,7 +9,7 @@ from mogul.training import TrainingConfig, fit
 
 def test_an_unknown_option_is_refused_before_any_work():
     with pytest.raises(UnknownNameError, match="Did you mean 'num_inducing'"):
-        fit(waves(), "mogp", num_induc=5)
+        fit(waves(), model="mogp", num_induc=5)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_an_unknown_option_is_refused_before_any_work():
         ("n-sbgprn", {"num_top_inducing": 5}, "choose among dgp, n-dgp"),
         (
             "mogp",
-            {"num_noise_latents": 3},
+            {"num_noise_latents": 3, "noise": "constant"},
             r"num_noise_latents must be left out .*; constant noise does not; got 3\. .* choose among noise='gp', "
             r"noise='gp-student-t'\.",
         ),
@@ -44,11 +44,11 @@ def test_an_unknown_option_is_refused_before_any_work():
 )
 def test_an_option_that_the_model_has_no_use_for_is_refused(name, options, message):
     with pytest.raises(ConfigError, match=message):
-        fit(waves(), name, **options)
+        fit(waves(), model=name, **options)
 
 
 def test_a_preset_takes_a_seed_and_excludes_a_config():
     with pytest.raises(ConfigError, match="config or preset, not both"):
-        fit(waves(), "mogp", TrainingConfig(), preset="paper")
+        fit(waves(), model="mogp", config=TrainingConfig(), preset="paper")
     with pytest.raises(UnknownNameError, match="preset must be one of"):
-        fit(waves(), "mogp", preset="papers", seed=3)
+        fit(waves(), model="mogp", preset="papers", seed=3)

@@ -23,7 +23,14 @@ def waves(num_rows: int = 18) -> Dataset:
 
 
 def quick(on_epoch: Any = None, **settings: Any) -> Fitted:
-    return fit(waves(), "mogp", TrainingConfig(**(CONFIG | settings)), num_inducing=6, on_epoch=on_epoch)
+    return fit(
+        waves(),
+        model="mogp",
+        config=TrainingConfig(**(CONFIG | settings)),
+        noise="constant",
+        num_inducing=6,
+        on_epoch=on_epoch,
+    )
 
 
 def interrupting(monkeypatch: pytest.MonkeyPatch, start: int, num_steps: int, error: type[BaseException]) -> None:
@@ -132,7 +139,14 @@ class TestInterrupt:
         interrupting(monkeypatch, start=1, num_steps=0, error=KeyboardInterrupt)
         monkeypatch.setattr(Checkpoint, "save", again)
         with pytest.raises(KeyboardInterrupt):
-            fit(waves(), "mogp", TrainingConfig(**CONFIG), num_inducing=6, checkpoint=tmp_path)
+            fit(
+                waves(),
+                model="mogp",
+                config=TrainingConfig(**CONFIG),
+                noise="constant",
+                num_inducing=6,
+                checkpoint=tmp_path,
+            )
 
     def test_more_training_can_be_interrupted_too(self, monkeypatch: pytest.MonkeyPatch):
         fitted = quick(num_starts=1)

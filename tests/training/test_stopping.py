@@ -176,15 +176,29 @@ def test_the_held_out_score_is_the_joint_normal_log_density_per_value():
 def test_a_fit_with_held_out_rows_and_what_it_refuses():
     x, y = (part[torch.randperm(60, generator=torch.Generator().manual_seed(0))] for part in waves())
     config = TrainingConfig(epochs=3, num_starts=1, stopping=Stopping(held_out=0.2))
-    assert fit(Dataset(x, y), "mogp", config, num_inducing=8).predict(x).mean.shape == (60, 2)
-    half = fit(Dataset(x, y), "mogp", replace(config, stopping=Stopping(held_out=0.5)), num_inducing=8)
-    whole = fit(Dataset(x, y), "mogp", replace(config, stopping=None), num_inducing=8)
+    assert fit(Dataset(x, y), model="mogp", config=config, noise="constant", num_inducing=8).predict(x).mean.shape == (
+        60,
+        2,
+    )
+    half = fit(
+        Dataset(x, y),
+        model="mogp",
+        config=replace(config, stopping=Stopping(held_out=0.5)),
+        noise="constant",
+        num_inducing=8,
+    )
+    whole = fit(Dataset(x, y), model="mogp", config=replace(config, stopping=None), noise="constant", num_inducing=8)
     assert not torch.equal(half.model.mean.bias, whole.model.mean.bias)  # the plane has not seen them either
     with pytest.raises(ConfigError, match="held_out must be 0 with latent inputs"):
-        fit(Dataset(None, y), "mogp-lvm", config, num_inputs=1)
+        fit(Dataset(None, y), model="mogp-lvm", config=config, num_inputs=1)
     with pytest.raises(ConfigError, match=r"held_out must be in \[0, 1\); got 1"):
         Stopping(held_out=1.0)
     with pytest.raises(ConfigError, match=r"must leave rows on both sides; 0\.1 of 4 rows is 0"):
-        fit(Dataset(x[:4], y[:4]), "mogp", TrainingConfig(epochs=1, stopping=Stopping(held_out=0.1)))
+        fit(
+            Dataset(x[:4], y[:4]),
+            model="mogp",
+            config=TrainingConfig(epochs=1, stopping=Stopping(held_out=0.1)),
+            noise="constant",
+        )
     with pytest.raises(ConfigError, match="patience must be at least 1"):
         Stopping(patience=0)

@@ -25,7 +25,7 @@ class TestHeldOut:
 
     def test_held_out_rows_have_no_part_in_anything(self):
         known = np.setdiff1d(np.arange(36), HELD_OUT)
-        alone = fit(waves().rows(known), "mogp", CONFIG, num_inducing=5)
+        alone = fit(waves().rows(known), model="mogp", config=CONFIG, noise="constant", num_inducing=5)
         beside = trained(config=TrainingConfig(**{**vars(CONFIG), "stopping": Stopping(tolerance=-np.inf)}))
         np.testing.assert_array_equal(beside.scaling.inputs.shift, alone.scaling.inputs.shift)
         np.testing.assert_array_equal(beside.scaling.outputs.scale, alone.scaling.outputs.scale)
@@ -58,7 +58,7 @@ class TestHeldOut:
         data = waves()
         data.y[HELD_OUT] = np.nan
         with pytest.raises(DataError, match="Held-out rows must have known outputs; the 6 held out have none"):
-            fit(data, "mogp", CONFIG, held_out=HELD_OUT)
+            fit(data, model="mogp", config=CONFIG, noise="constant", held_out=HELD_OUT)
 
     def test_their_likelihood_is_that_of_a_row(self):
         fitted = trained()
@@ -133,4 +133,4 @@ class TestHeldOut:
 
     def test_latent_inputs_are_refused(self):
         with pytest.raises(ConfigError, match="held_out must be 0 with latent inputs"):
-            fit(waves(), "mogp-lvm", CONFIG, num_inputs=1, held_out=HELD_OUT)
+            fit(waves(), model="mogp-lvm", config=CONFIG, num_inputs=1, held_out=HELD_OUT)

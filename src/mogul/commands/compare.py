@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mogul.commands.columns import group_labels, training_data
+from mogul.data.columns import ON_COMMAND_LINE, Columns
 from mogul.data.formats import read_table
 from mogul.experiments.comparison import Leaderboard, Training, Trial, compare, folds, group_folds
 from mogul.objective import ObjectiveName
@@ -45,9 +45,9 @@ def compare_file(
     groups: str | None = None,
 ) -> Comparison:
     """Cross-validate models on the columns of a file: every row is held out once, by itself or with its group."""
-    table = read_table(path)
-    labels = None if groups is None else group_labels(table, groups, [*targets, *(inputs or [])])
-    data = training_data(table, targets, inputs, latent=False, groups=groups)
+    table, columns = read_table(path), Columns(targets, inputs, groups, ON_COMMAND_LINE)
+    labels = columns.labels(table)
+    data = columns.data(table)
     if labels is None:
         warn_of_order(data)
         splits = folds(data.num_rows, num_folds, training.seed)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mogul.commands.columns import group_labels, training_data
 from mogul.data import Dataset
+from mogul.data.columns import ON_COMMAND_LINE, Columns
 from mogul.data.formats import read_table
 from mogul.errors import ConfigError, DataError
 from mogul.experiments.comparison import Leaderboard, Split, Training, compare, holdout, require_known_outputs
@@ -19,7 +19,6 @@ from mogul.training.choice import Choice
 from mogul.training.fitted import Fitted
 from mogul.training.held_out import HELD_OUT_SHARE, group_numbers, rows_of_some_groups
 from mogul.training.mixture import FittedMixture
-from mogul.training.presets import default_model
 
 # With so few rows a second fit is a matter of a minute at most.
 CHECKED_ROWS = 500
@@ -112,14 +111,12 @@ def fit_file(
     latent = model is not None and is_latent(model)
     if latent:
         _refuse_held_out(str(model), groups, training)
-    table = read_table(path)
-    labels = None if groups is None else group_labels(table, groups, [*targets, *(inputs or [])])
-    data = training_data(table, targets, inputs, latent, groups)
+    table, columns = read_table(path), Columns(targets, inputs, groups, ON_COMMAND_LINE)
+    labels = columns.labels(table)
+    data = columns.data(table, latent=latent)
     if labels is not None:
         training = replace(training, groups=group_numbers(labels, data.num_rows))
-    num_rows = training.divided(data)[0].data.num_rows
-    noise = training.options.get("noise")
-    model = model or default_model(num_rows, data.num_outputs, grouped=groups is not None, noise=noise)
+    model = model or training.model_for(data)
     splits = _splits_to_check(data, training, check) if not latent else []
     started = time.perf_counter()
     fitted = training.fit(data, model)
@@ -169,7 +166,7 @@ def _split(data: Dataset, training: Training) -> list[Split]:
     else:
         held_out = rows_of_some_groups(training.groups, HELD_OUT_SHARE, training.seed)
         kept = np.setdiff1d(np.arange(data.num_rows), held_out)
-    training.on(kept).divided(data.rows(kept))  # or an error, where too few rows or groups are left
+    training.on(kept).require_enough(data.rows(kept))
     return [(kept, held_out)]
 
 

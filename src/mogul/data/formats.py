@@ -69,7 +69,7 @@ def read_parquet(content: bytes, source: str) -> Table:
     with readable_as("Parquet", source):
         file = parquet.ParquetFile(pyarrow.BufferReader(content))
         require_room(8 * file.metadata.num_rows * file.metadata.num_columns, source)
-        _require_names(file.schema_arrow.names, source)
+        require_names(file.schema_arrow.names, source)
         frame = file.read().to_pandas(ignore_metadata=True)
     return _table(frame.loc[:, [not str(name).startswith("__index_level_") for name in frame.columns]], source)
 
@@ -141,7 +141,7 @@ def _checked_rows(rows: Iterator[list[str]], source: str) -> list[str]:
     if header is None:
         raise DataError(f"A table must have a line of names; {source} is empty. Give some data.")
     names = [name.strip() for name in header]
-    _require_names(names, source)
+    require_names(names, source)
     if all(map(_is_number, names)):
         raise DataError(
             f"The first line must name the columns; that of {source} holds numbers: {', '.join(names[:4])}. "
@@ -156,7 +156,7 @@ def _checked_rows(rows: Iterator[list[str]], source: str) -> list[str]:
     return names
 
 
-def _require_names(names: list[str], source: str) -> None:
+def require_names(names: list[str], source: str) -> None:
     """Every column must have a name of its own."""
     unnamed = [place for place, name in enumerate(names, start=1) if not name]
     if unnamed:

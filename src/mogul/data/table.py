@@ -131,8 +131,8 @@ class Table:
         return DataError(f"{what} must name columns of {self.source}; {name!r} is not among {_listed(known)}. {remedy}")
 
 
-def require_complete(x: pd.DataFrame, source: str) -> None:
-    """Inputs must all be there: the error says in which columns and rows they are not."""
+def require_complete(x: pd.DataFrame, source: str, option: str = "--inputs") -> None:
+    """Inputs must all be there: the error says in which columns and rows they are not, and what names others."""
     bad = ~np.isfinite(x.to_numpy())
     if not bad.any():
         return
@@ -145,7 +145,7 @@ def require_complete(x: pd.DataFrame, source: str) -> None:
     raise DataError(
         f"Inputs must be there and finite; in {source} they are not, counting rows from 1: "
         f"{'; '.join(places[:_COLUMNS_SHOWN])}{more}. "
-        "Drop those rows, fill them in, or leave the columns out by --inputs."
+        f"Drop those rows, fill them in, or leave the columns out by {option}."
     )
 
 

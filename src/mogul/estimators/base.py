@@ -1,7 +1,6 @@
 """What both estimators share: settings to a training, seeds, files."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from os import PathLike
 from typing import Any, ClassVar, TypeVar
 
@@ -12,14 +11,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mogul.arrays import Array
-from mogul.errors import ConfigError, FileError, require_natural, require_positive
-from mogul.estimators.tables import FrameKind, as_array
+from mogul.data.containers import FrameKind, as_array
+from mogul.errors import ConfigError, FileError, require_natural
 from mogul.predictor import FittedPredictor
 from mogul.storage import load_with_extra, save
 from mogul.training.config import TrainingConfig
 from mogul.training.fitted import Fitted
-from mogul.training.presets import preset
-from mogul.training.stopping import Stopping
+from mogul.training.request import Request
 
 # How many numbers the draws for a part of the rows may hold: some 160 MB in float64.
 _NUMBERS_AT_ONCE = 20_000_000
@@ -90,31 +88,17 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         # Now and not when first used: a prediction must leave the estimator as it is.
         self._quick = fitted.predictor(seed=self._seed)
 
-    def _training_config(
-        self,
-        model: str,
-        num_rows: int,
-        held_out: float | None = None,
-        epochs: int | None = None,
-        *,
-        grouped: bool = False,
-    ) -> TrainingConfig:
-        """The preset or the config, with what was given beside it."""
-        if self.config is not None and self.preset is not None:
-            raise ConfigError(f"Give config or preset, not both; got preset {self.preset!r} beside a config. Drop one.")
-        if self.config is not None and not isinstance(self.config, TrainingConfig):
-            raise ConfigError(f"config must be a mogul.TrainingConfig; got {self.config!r}. Leave it out.")
-        config = self.config or preset(self.preset or "default", model, self._seed, num_rows, grouped=grouped)
-        given = self._given(self._training) | ({} if epochs is None else {"epochs": epochs})
-        if "epochs" in given:
-            require_positive(epochs=given["epochs"])
-            config = config.within(given.pop("epochs"))
-        if "num_kept" in given:
-            require_positive(num_kept=given["num_kept"])
-            given.setdefault("num_starts", max(config.num_starts, given["num_kept"]))
-        if held_out is not None:
-            given["stopping"] = replace(config.stopping or Stopping(), held_out=held_out)
-        return replace(config, **given)
+    def _request(self, model: str | None, **asked: Any) -> Request:
+        """What `mogul.fit` would be asked for with the same arguments."""
+        return Request(
+            model=model,
+            config=self.config,
+            preset=self.preset,
+            seed=self._seed,
+            options=self._build_options(),
+            settings=self._given(self._training) | asked.pop("settings", {}),
+            **asked,
+        )
 
     def _build_options(self) -> dict[str, Any]:
         if not isinstance(self.options, dict | None):

@@ -13,14 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from mogul.arrays import Array
 from mogul.data.checks import as_matrix, require_columns, require_finite_inputs
+from mogul.data.containers import Outputs, as_array, as_frame, frame_kind, named_dataset
 from mogul.errors import require_positive
 from mogul.estimators.base import GPEstimator, seed_of
-from mogul.estimators.tables import Outputs, as_array, as_frame, frame_kind, named_dataset
 from mogul.families import Name
 from mogul.nonlinearities import Nonlinearity
 from mogul.training.config import Precision, TrainingConfig
-from mogul.training.fit import fit
 from mogul.training.fitted import FittedLatent
+from mogul.training.rows import Rows
 
 
 class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -115,21 +115,13 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         """
         require_positive(n_components=self.n_components, inference_steps=self.inference_steps)
         model = _with_latent_inputs(self.model)
-        options = self._build_options()
+        self._seed = seed_of(self.random_state)
+        saving = {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
+        request = self._request(model, num_inputs=self.n_components, **saving)
         matrix = self._matrix(Y, reset=True, missing=True)
         names = self._names_in()
         data = named_dataset(None, None, Outputs(matrix, names, None, single=False))
-        self._seed = seed_of(self.random_state)
-        config = self._training_config(model, data.num_rows)
-        fitted = fit(
-            data,
-            model,
-            config,
-            num_inputs=self.n_components,
-            checkpoint=checkpoint,
-            checkpoint_seconds=checkpoint_seconds,
-            **options,
-        )
+        fitted = request.fitted(Rows.of(data, None, None))
         assert isinstance(fitted, FittedLatent)
         self._frame, self._single = frame_kind(Y), False
         inference = replace(fitted.inference, steps=self.inference_steps)

@@ -8,9 +8,9 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from mogul.arrays import Array
+from mogul.data.containers import FrameKind, Outputs, as_frame, named_dataset
 from mogul.errors import ConfigError, ShapeError
 from mogul.estimators.base import GPEstimator, seed_of
-from mogul.estimators.tables import FrameKind, Outputs, as_frame, named_dataset
 from mogul.prediction import Prediction
 
 Container = Literal["default", "pandas", "polars"]

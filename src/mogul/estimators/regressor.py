@@ -1,5 +1,6 @@
 """Many outputs from inputs, as a scikit-learn regressor."""
 
+from dataclasses import replace
 from importlib.util import find_spec
 from os import PathLike
 from typing import TYPE_CHECKING, Any, get_args
@@ -7,23 +8,21 @@ from typing import TYPE_CHECKING, Any, get_args
 from sklearn.utils.validation import check_is_fitted
 
 from mogul.data import Dataset
+from mogul.data.containers import Outputs, as_array, copies, named_dataset
 from mogul.errors import ConfigError, unknown_name
 from mogul.estimators.base import BUILDING, TRAINING, seed_of
 from mogul.estimators.predictions import Container, PredictsOutputs
-from mogul.estimators.tables import Outputs, as_array, copies, named_dataset
-from mogul.estimators.validation import is_pair, share_of, with_validation
-from mogul.families import AUTO, is_latent, members
+from mogul.families import is_latent
 from mogul.nonlinearities import Nonlinearity
 from mogul.objective import ObjectiveName
-from mogul.training.choice import MODELS, Choice
+from mogul.training.choice import Choice
 from mogul.training.config import Precision, TrainingConfig
-from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
-from mogul.training.held_out import group_numbers, held_out_share, warn_of_order
+from mogul.training.held_out import group_numbers
 from mogul.training.more import train_more
-from mogul.training.presets import default_model, with_defaults
 from mogul.training.rows import Rows
 from mogul.training.task import MeanChoice
+from mogul.training.validation import is_pair, share_of
 
 if TYPE_CHECKING:
     import mogul.surrogate
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
 class MultiOutputGPRegressor(PredictsOutputs):
     """Multi-output GP regression with uncertainty, for scikit-learn's pipelines and searches.
 
-    Arguments that are None are chosen by the preset, for the number of rows and outputs. Outputs may miss values (NaN).
+    Arguments that are None are chosen by the preset, for the number of rows and outputs: `mogul.fit` gives the same
+    model for the same arguments. Outputs may miss values (NaN).
 
     Args:
         model: one of `mogul.models.names()` with observed inputs, or several, "mogp+n-sbgprn", for the mixture of what
@@ -169,43 +169,22 @@ class MultiOutputGPRegressor(PredictsOutputs):
     ) -> "MultiOutputGPRegressor":
         if self.model is not None and is_latent(self.model):
             raise ConfigError(f"model must have observed inputs; {self.model} has latent ones. Use MultiOutputGPLVM.")
-        options = self._build_options()
-        share, aside = share_of(validation), share_of(self.calibrate, "calibrate", otherwise="")
-        if is_pair(validation) and groups is not None:
-            raise ConfigError("Give rows to validate on, or groups to take them from; got both. Leave one of them out.")
+        self._seed = seed_of(self.random_state)
+        request = self._request(
+            self.model,
+            mean=self.mean,
+            settings={} if epochs is None else {"epochs": epochs},
+            validation=share_of(validation),
+            calibrate=share_of(self.calibrate, "calibrate", otherwise=""),
+            **saving,
+        )
         matrix = self._matrix(X, reset=True)
         outputs = Outputs.of(y, type(self).__name__)
         data = named_dataset(matrix, self._names_in(), outputs)
-        self._seed = seed_of(self.random_state)
-        numbers = None if groups is None else group_numbers(as_array(groups), data.num_rows)
-        whole, rows, calibrating = data, Rows.of(data, copies(sample_weight, data.num_rows), numbers), None
-        if aside is not None:
-            rows, calibrating = rows.set_aside(aside, self._seed)
-        data = rows.data
-        grouped = numbers is not None
-        sizes = data.num_rows, data.num_outputs
-        model = self.model or default_model(*sizes, grouped=grouped, noise=options.get("noise"))
-        options = with_defaults(options, model, self.preset, data.num_outputs, data.num_rows)
-        of_rows = None if grouped else share
-
-        def config(name: str) -> TrainingConfig:
-            return self._training_config(name, data.num_rows, of_rows, epochs, grouped=grouped)
-
-        choosing = AUTO in (model, options["noise"])
-        first = MODELS[0] if model == AUTO else members(model)[0]
-        share = share or held_out_share(config(first).stopping, choosing=choosing)
-        held_out = None if is_pair(validation) else rows.watched(share, self._seed)
-        at_random = not grouped and (calibrating is not None or held_out is not None)
-        if at_random and (is_pair(validation) or share is None or held_out is not None):  # or else `fit` says so
-            warn_of_order(whole, stacklevel=3)
         if is_pair(validation):
-            data, held_out = with_validation(data, self._own_rows(*validation))
-        mean = "paper" if self.mean is None and self.preset == "paper" else self.mean
-        retrain = grouped or (choosing and not is_pair(validation))
-        fitted = fit(data, model, config, mean=mean, held_out=held_out, retrain=retrain, **saving, **options)
-        if calibrating is not None:
-            together = calibrating.places if calibrating.groups is None else calibrating.groups
-            fitted = fitted.calibrated(calibrating.data, together, self._seed)
+            request = replace(request, validation=self._own_rows(*validation))
+        numbers = None if groups is None else group_numbers(as_array(groups), data.num_rows)
+        fitted = request.fitted(Rows.of(data, copies(sample_weight, data.num_rows), numbers))
         self._frame, self._single = outputs.frame, outputs.single
         self._keep(fitted)
         return self

@@ -15,19 +15,13 @@ from mogul.arrays import Array, IntArray
 from mogul.data import Dataset, Scaling
 from mogul.errors import ConfigError, DataError, MogulError, NumericalError
 from mogul.experiments.baselines import LeastSquares, normal_prediction
-from mogul.families import AUTO
 from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores
 from mogul.objective import ObjectiveName
 from mogul.prediction import Prediction
 from mogul.row_scores import RowScores, predicted_parts, row_scores
-from mogul.training.config import TrainingConfig
-from mogul.training.fit import fit
 from mogul.training.fitted import Fitted
-from mogul.training.held_out import warn_of_order
-from mogul.training.presets import preset as preset_config
-from mogul.training.presets import with_defaults
+from mogul.training.request import Request
 from mogul.training.rows import Rows
-from mogul.training.task import MeanChoice
 
 LEAST_SQUARES, MEAN = "least squares", "mean"
 TIE = 0.05  # nats per row: less is nobody's gain
@@ -53,30 +47,33 @@ class Training:
     calibrate: float | None = None
     objective: ObjectiveName = "elbo"
 
-    def fit(self, data: Dataset, model: str) -> Fitted:
-        """The model of this name, trained so; "auto" chooses one by rows held out."""
-        rows, held_out, aside = self.divided(data)
-        grouped = self.groups is not None
+    def fit(self, data: Dataset, model: str | None) -> Fitted:
+        """The model of this name, trained as `mogul.fit` would; None is the default for so many rows."""
+        return self._request(model).fitted(self._rows(data))
 
-        def config(name: str) -> TrainingConfig:
-            whole = preset_config(self.preset, name, self.seed, rows.data.num_rows, grouped=grouped)
-            whole = replace(whole, objective=self.objective)
-            return whole if self.epochs is None else whole.within(self.epochs)
+    def model_for(self, data: Dataset) -> str:
+        """The default model for these rows."""
+        request = self._request(None)
+        return request.model_for(request.divided(self._rows(data))[0])
 
-        mean: MeanChoice | None = "paper" if self.preset == "paper" else None
-        options = with_defaults(self.options, model, self.preset, data.num_outputs, rows.data.num_rows)
-        retrain = grouped or AUTO in (model, options["noise"])
-        if aside is not None and not retrain:  # where `fit` holds rows out, it says so
-            warn_of_order(data)
-        fitted = fit(rows.data, model, config, mean=mean, held_out=held_out, retrain=retrain, **options)
-        return fitted if aside is None else fitted.calibrated(aside.data, aside.groups, self.seed)
+    def require_enough(self, data: Dataset) -> None:
+        """Check that some of these rows, or groups, can be set aside and some watched."""
+        rest, _ = self._request(None).divided(self._rows(data))
+        rest.watched(None, self.seed)
 
-    def divided(self, data: Dataset) -> tuple[Rows, Int[IntArray, "W"] | None, Rows | None]:
-        """Rows to learn from, the places of those that are watched, and rows to calibrate by."""
-        rows, aside = Rows.of(data, None, self.groups), None
-        if self.calibrate is not None:
-            rows, aside = rows.set_aside(self.calibrate, self.seed)
-        return rows, rows.watched(None, self.seed), aside
+    def _rows(self, data: Dataset) -> Rows:
+        return Rows.of(data, None, self.groups)
+
+    def _request(self, model: str | None) -> Request:
+        settings: dict[str, Any] = {"objective": self.objective}
+        return Request(
+            model=model,
+            preset=self.preset,
+            seed=self.seed,
+            options=self.options,
+            settings=settings if self.epochs is None else settings | {"epochs": self.epochs},
+            calibrate=self.calibrate,
+        )
 
     def on(self, rows: IntArray) -> "Training":
         """The same for some of the rows."""

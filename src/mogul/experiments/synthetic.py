@@ -78,7 +78,7 @@ def run(seed: int) -> Iterator[tuple[Row, Slice | None]]:
     yield _row(seed, "oracle", score([(predict_oracle(train, test, seed), test.y)])), None
     yield _row(seed, "least squares", LeastSquares.fit(train).evaluate(test)), None
     for name, options in MODELS.items():
-        fitted = fit(train, name, config(seed), mean="paper", **options)
+        fitted = fit(train, model=name, config=config(seed), mean="paper", noise="constant", **options)
         yield _row(seed, name, fitted.evaluate(test), fitted), _slice(simulator, fitted, direction, output)
 
 

@@ -76,7 +76,7 @@ class Fitted:
         Example:
             >>> from mogul import TrainingConfig, fit
             >>> x = np.linspace(0, 1, 30)[:, None]
-            >>> fitted = fit(Dataset(x, x**2), "mogp", TrainingConfig(epochs=2, num_starts=1))
+            >>> fitted = fit(x, x**2, model="mogp", config=TrainingConfig(epochs=2, num_starts=1))
             >>> low, high = fitted.calibrated(Dataset(x + 0.01, x**2)).interval([[0.5]], coverage=0.9)
             >>> bool(low < high)
             True

@@ -29,7 +29,7 @@ def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: i
     Example:
         >>> from mogul import TrainingConfig, fit
         >>> data = Dataset([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
-        >>> fitted = fit(data, "mogp", TrainingConfig(epochs=2, num_starts=1))
+        >>> fitted = fit(data, model="mogp", config=TrainingConfig(epochs=2, num_starts=1))
         >>> len(train_more(fitted, data, epochs=3).history.elbo)
         5
     """

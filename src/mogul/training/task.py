@@ -119,9 +119,9 @@ class Task:
         given = {name: options.get(name) for name in ("num_inducing", "num_mixing_inducing")}
         asked = {name: value for name, value in given.items() if isinstance(value, int) and value > 0}
         for finding in advice(self.known.without_inputs() if self.latent else self.known, asked):
-            warnings.warn(finding.message, MogulWarning, stacklevel=3)
+            warnings.warn(finding.message, MogulWarning, stacklevel=6)
         if self.watched is not None and self.held_out is None:  # drawn at random, not given
-            warn_of_order(self.data, stacklevel=3)
+            warn_of_order(self.data, stacklevel=6)
 
     def require_buildable(self, options: dict[str, Any]) -> None:
         """Check the values of these options by building the model on a few rows."""
