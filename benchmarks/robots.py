@@ -117,7 +117,7 @@ def epochs_to_target(
         target_ll=BEST_LL,
         target_mrmse=BEST_MRMSE,
         max_epochs=max_epochs,
-        **(DEFAULTS | options),
+        **({"noise": NOISE} | options),
     )
     return {
         "epochs_to_target": reached.epochs,

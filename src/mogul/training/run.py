@@ -71,6 +71,8 @@ class Run:
                 on_epoch(self.records[-1])
             if not self.records:  # a start that is not trained
                 self.records.append(self._assessed())
+                if self._held_out is not None:
+                    self._score(self.records[-1])
                 on_epoch(self.records[-1])
         except KeyboardInterrupt:
             self.recovery.undo(self)

@@ -3,7 +3,7 @@
 import logging
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -106,8 +106,9 @@ class Task:
         )
 
     def on_all_rows(self, rates: tuple[float, ...]) -> "Task":
-        """The same with nothing held out, and with these rates, an epoch each."""
-        return Task.of(self.data, self.model, self.config.replaying(rates), self.mean, self.num_inputs, None)
+        """The same with nothing held out, and with these rates, an epoch each; 0 is that of a start left as it is."""
+        config = self.config.replaying(rates) if all(rates) else replace(self.config, stopping=None)
+        return Task.of(self.data, self.model, config, self.mean, self.num_inputs, None)
 
     @property
     def latent(self) -> bool:
