@@ -23,6 +23,8 @@ _LENGTHSCALES, _NOISES = (0.05, 0.12, 0.3, 0.7, 1.6, 4.0), (1e-4, 1e-2, 0.3)
 # Two more starts explain everything by noise at first: the evidence is smooth there, and inputs come in one by one.
 _SMOOTH_LENGTHSCALES, _SMOOTH_NOISE = (1.0, 3.0), 1.0
 _NUM_RANKED, _SHORT, _LONG, _REFINING = 2, 20, 60, 15
+# Log lengthscales that each input is tried at once more, in the end, and the gain that is worth a climb.
+_SCANNED, _SCAN_GAIN, _RESCANS = (math.log(0.4), math.log(1.2), math.log(3.0)), 0.5, 3
 _BIAS_VAR = 1.0
 # There may always be a plane. Where it does not raise the log evidence by so much, the GP's hyperparameters are those
 # that explain everything without it: a plane from the beginning would hide inputs whose effect is not linear.
@@ -121,7 +123,7 @@ class _Search:
         """Log hyperparameters, with a plane or without one."""
         middle = self._evidence(CLIMBED_ROWS, plane=False)
         theta, _ = max((middle.climb(start, _SHORT) for start in self._starts()), key=lambda found: found[1])
-        theta, value = middle.climb(theta, _LONG)
+        theta, value = self._rescanned(middle, *middle.climb(theta, _LONG))
         if plane:
             with_plane, plane_value = self._with_plane(theta)
             plane = plane_value > value + _PLANE_GAIN
@@ -136,6 +138,19 @@ class _Search:
         best = [max(((small.value(start), start) for start in column), key=lambda pair: pair[0]) for column in grid]
         ranked = [start for _, start in sorted(best, key=lambda pair: -pair[0])]
         return ranked[:_NUM_RANKED] + [small.start(length, _SMOOTH_NOISE) for length in _SMOOTH_LENGTHSCALES]
+
+    @staticmethod
+    def _rescanned(evidence: "_Evidence", theta: Float[Array, "T"], value: float) -> tuple[Float[Array, "T"], float]:
+        """From another lengthscale of a single input, where that is better: an input may look linear at first."""
+        for _ in range(_RESCANS):
+            moved = [
+                evidence.moved(theta, place, log_length) for place in range(len(theta) - 3) for log_length in _SCANNED
+            ]
+            best_value, best = max(((evidence.value(start), start) for start in moved), key=lambda pair: pair[0])
+            if best_value < value + _SCAN_GAIN:
+                break
+            theta, value = evidence.climb(best, _LONG)
+        return theta, value
 
     def _with_plane(self, theta: Float[Array, "T"]) -> tuple[Float[Array, "T"], float]:
         """From where the GP alone ended, and from a plane with a GP on top of it."""
@@ -190,6 +205,13 @@ class _Evidence:
         """The same lengthscale for all inputs."""
         num_inputs = self.x.shape[1]
         return np.log([lengthscale] * num_inputs + [1.0, 1 / num_inputs, noise_var])
+
+    @staticmethod
+    def moved(theta: Float[Array, "T"], place: int, value: float) -> Float[Array, "T"]:
+        """The same with another value at one place."""
+        result = theta.copy()
+        result[place] = value
+        return result
 
     def climb(self, theta: Float[Array, "T"], num_steps: int) -> tuple[Float[Array, "T"], float]:
         """So many steps of L-BFGS at most, and the value reached."""
@@ -269,9 +291,8 @@ class _Evidence:
         learnt = np.flatnonzero(self.learnt)
         jacobian, hessian = [], []
         for place in learnt:
-            moved = theta.copy()
-            moved[place] += _STEP if theta[place] < self.bounds[place][1] - _STEP else -_STEP
-            step = moved[place] - theta[place]
+            step = _STEP if theta[place] < self.bounds[place][1] - _STEP else -_STEP
+            moved = self.moved(theta, int(place), theta[place] + step)
             jacobian.append((self.leave_one_out(moved)[0] - residual) / step)
             hessian.append((self._loss(moved)[1] - slope)[learnt] / step)
         sizes, directions = np.linalg.eigh(0.5 * (np.array(hessian) + np.array(hessian).T))
