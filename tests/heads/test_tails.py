@@ -175,5 +175,5 @@ def test_parts_of_a_prediction_are_computed_by_themselves(monkeypatch):
     """However many densities are integrated at once, the result is the same."""
     law, gap = law_of(0.3, 5.0), SCALES
     _, whole = densities(law, gap, 0.1)
-    monkeypatch.setattr("mogul.joint._INTEGRALS_AT_ONCE", 3)
+    monkeypatch.setattr("mogul.scale_mixture._AT_ONCE", 3)
     np.testing.assert_allclose(densities(law, gap, 0.1)[1], whole, rtol=1e-12)
