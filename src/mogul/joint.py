@@ -57,6 +57,15 @@ class Independent:
         """For outputs multiplied by these."""
         return self
 
+    def mean_var(self, var: Float[Array, "S N P"]) -> Float[Array, "N P"]:
+        """The mean over components of their variances, given these."""
+        result: Array = var.mean(0)
+        return result
+
+    def widened(self: Kind, var: Float[Array, "N P"]) -> Kind:
+        """For signals with so much more variance, which the components' variances have already."""
+        return self
+
     def rows(self: Kind, index: Index) -> Kind:
         """For some of the points."""
         return self
@@ -109,6 +118,18 @@ class ScaleMixture(Independent):
         square = scale**2
         center = self.center + np.log(square)
         return ScaleMixture(self.signal_var * square, center, self.spread, self.floor_var * square, self.shape)
+
+    def mean_var(self, var: Float[Array, "S N P"]) -> Float[Array, "N P"]:
+        """Without the error of drawn scales: E e^g/λ = e^(center + spread/2) shape/(shape − 1)."""
+        of_tails = np.where(np.isinf(self.shape), 1.0, 1 / (1 - 1 / self.shape))
+        noise = np.exp(self.center + 0.5 * self.spread) * of_tails + self.floor_var
+        result: Array = self.signal_var.mean(0) + noise.mean(0)
+        return result
+
+    def widened(self, var: Float[Array, "N P"]) -> "ScaleMixture":
+        """For signals with so much more variance."""
+        _, *noise = self._parts()
+        return ScaleMixture(self.signal_var + var, *noise)
 
     def rows(self, index: Index) -> "ScaleMixture":
         """For some of the points."""
@@ -215,6 +236,15 @@ class Pooled(Independent):
     def rescaled(self, scale: Float[Array, "P"]) -> "Pooled":
         """For outputs multiplied by these."""
         return Pooled(tuple(member.rescaled(scale) for member in self.members))
+
+    def mean_var(self, var: Float[Array, "S N P"]) -> Float[Array, "N P"]:
+        """The mean over mixtures."""
+        result: Array = np.mean([member.mean_var(var[turn]) for turn, member in self._turns()], axis=0)
+        return result
+
+    def widened(self, var: Float[Array, "N P"]) -> "Pooled":
+        """For signals with so much more variance."""
+        return Pooled(tuple(member.widened(var) for member in self.members))
 
     def rows(self, index: Index) -> "Pooled":
         """For some of the points."""
