@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy.special import logsumexp
 from torch import Tensor, nn
 
@@ -111,6 +111,10 @@ class _HeadSignal:
         of_latents, of_rest = self.features.slopes(*self._parts(z))
         slopes = torch.cat([of_latents * self.q.var.sqrt().unsqueeze(-2), of_rest], -1)
         return self.matrices.mean @ slopes
+
+    def rows(self, index: Int[Tensor, "B"]) -> "_HeadSignal":
+        q = Marginals(self.q.mean[:, index], self.q.var[:, index])
+        return _HeadSignal(q, self.features, self.matrices.rows(index), self.extra_var[index])
 
     def _parts(self, z: Tensor) -> tuple[Tensor, Tensor]:
         num_latents = self.q.mean.shape[-1]
