@@ -188,7 +188,7 @@ class TestScore:
             assert getattr(actual, field.name) == pytest.approx(getattr(expected, field.name), rel=1e-12), field.name
 
     def test_every_field_is_the_mean_of_its_metric(self, prediction: Prediction, y):
-        actual = score([(prediction, y)])
+        actual = score([(prediction, y)], nested=True)
         assert actual.ll_nested == pytest.approx(nested_log_density(prediction, y, 2).mean(), rel=1e-13)
         assert actual.ll == pytest.approx(prediction.log_density(y).mean(), rel=1e-13)
         assert actual.mrmse == pytest.approx(mrmse(prediction.mean, y), rel=1e-13)
@@ -196,11 +196,12 @@ class TestScore:
         pit = prediction.cdf(y)
         assert actual.coverage == {level: coverage(pit, level) for level in (0.5, 0.8, 0.95)}
         assert actual.ll_nested < actual.ll
+        assert score([(prediction, y)]) == dataclasses.replace(actual, ll_nested=None)
 
     def test_a_prediction_that_is_no_number_has_no_score(self, prediction: Prediction, y):
         prediction.component_mean[:, 2] = NAN
         prediction.mean[2] = NAN
-        actual = score([(prediction, y)])
+        actual = score([(prediction, y)], nested=True)
         assert math.isnan(actual.ll)
         assert math.isnan(actual.ll_nested)
         assert math.isnan(actual.mrmse)
@@ -222,11 +223,13 @@ class TestScore:
             (prediction.rows(slice(end - size, end)), y[end - size : end])
             for end, size in zip(ends, sizes, strict=True)
         ]
-        self.assert_same(score(iter(parts)), score([(prediction, y)]))
+        self.assert_same(score(iter(parts), nested=True), score([(prediction, y)], nested=True))
 
     def test_rows_without_any_value_change_nothing(self, rng, prediction: Prediction, y):
         longer = np.concatenate([y, np.full((3, 2), NAN)])
-        self.assert_same(score([(extended(prediction, rng, 3), longer)]), score([(prediction, y)]))
+        self.assert_same(
+            score([(extended(prediction, rng, 3), longer)], nested=True), score([(prediction, y)], nested=True)
+        )
 
     def test_a_missing_value_changes_nothing_but_the_means_it_was_part_of(self, prediction: Prediction, y):
         fewer = y.copy()
@@ -234,7 +237,7 @@ class TestScore:
         before, after = nested_log_density(prediction, y, 2), nested_log_density(prediction, fewer, 2)
         np.testing.assert_array_equal(before[1:], after[1:])
         assert before[0] != after[0]
-        assert score([(prediction, fewer)]).ll_nested == pytest.approx(after.mean(), rel=1e-13)
+        assert score([(prediction, fewer)], nested=True).ll_nested == pytest.approx(after.mean(), rel=1e-13)
         errors = np.square(y - prediction.mean)
         first = math.sqrt(np.nanmean(errors[:, 0]))
         second = math.sqrt(np.nanmean(errors[1:, 1]))
@@ -242,13 +245,13 @@ class TestScore:
 
     def test_any_number_of_draws_will_do(self, rng, y):
         few = mixture(rng, 7)
-        result = score([(few, y)])
+        result = score([(few, y)], nested=True)
         assert result.ll_nested == pytest.approx(result.ll, rel=1e-13), "seven draws are one group"
         assert result.ll == pytest.approx(few.log_density(y).mean(), rel=1e-13)
 
     def test_a_part_without_any_value_changes_nothing(self, rng, prediction: Prediction, y):
         parts = [(prediction, y), (mixture(rng, 100), np.full((8, 2), NAN))]
-        self.assert_same(score(parts), score([(prediction, y)]))
+        self.assert_same(score(parts, nested=True), score([(prediction, y)], nested=True))
 
     def test_an_output_without_values_is_left_out(self, prediction: Prediction, y):
         y[:, 1] = NAN

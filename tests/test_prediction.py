@@ -1,5 +1,7 @@
 """A prediction: the mixture, its moments and every question one can ask of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from scipy import optimize, stats
 from scipy.special import logsumexp
 
 from mogul.data import Standardiser
+from mogul.joint import Independent, ScaleMixture
 from mogul.metrics import crps, nested_log_density, score
 from mogul.model import Model
 from mogul.models import build
@@ -291,3 +294,45 @@ class TestWeights:
         log_weight = np.log(np.repeat(rng.dirichlet(np.ones(5)), 60) / 60)
         one = Prediction(means[0], means[0], means, rng.uniform(0.5, 1.5, means.shape), log_weight=log_weight)
         np.testing.assert_allclose(crps(one, y, max_draws=64), crps(one, y, max_draws=300), atol=0.03)
+
+
+class TestSmoothed:
+    """Few draws of a Normal signal with little noise: a comb, unless it is smooth."""
+
+    @staticmethod
+    def few_draws(rng: np.random.Generator, joint: Independent | None = None) -> tuple[Prediction, np.ndarray]:
+        mean, var = np.zeros((300, 1)), np.full((300, 1), 1.01)
+        drawn = Prediction(
+            mean, var, rng.standard_normal((50, 300, 1)), np.full((50, 300, 1), 0.01), joint=joint or Independent()
+        )
+        return drawn, rng.normal(0, np.sqrt(1.01), (300, 1))
+
+    def test_it_has_the_moments_of_the_prediction(self, rng: np.random.Generator):
+        smooth = self.few_draws(rng)[0].smoothed()
+        np.testing.assert_allclose(smooth.component_mean.mean(0), smooth.mean, atol=1e-12)
+        total = smooth.component_mean.var(0) + smooth.component_var.mean(0)
+        np.testing.assert_allclose(total, smooth.var, rtol=1e-12)
+
+    def test_densities_are_those_of_the_normal(self, rng: np.random.Generator):
+        drawn, y = self.few_draws(rng)
+        expected = stats.norm(0, np.sqrt(1.01)).logpdf(y[:, 0]).mean()
+        assert drawn.mixture_log_density(y).mean() < expected - 0.1
+        assert drawn.smoothed().mixture_log_density(y).mean() == pytest.approx(expected, abs=0.02)
+
+    def test_the_same_with_random_scales_and_of_pooled_members(self, rng: np.random.Generator):
+        """A spread of next to nothing is constant noise."""
+        level, none = np.full((1, 300, 1), np.log(0.01)), np.zeros((1, 300, 1))
+        joint = ScaleMixture(np.zeros((50, 300, 1)), level, none + 1e-9, none, none + np.inf)
+        drawn, y = self.few_draws(rng)
+        random = replace(drawn, joint=joint)
+        expected = drawn.smoothed().mixture_log_density(y)
+        np.testing.assert_allclose(random.smoothed().mixture_log_density(y), expected, atol=1e-4)
+        pooled = Prediction.pooled([random, random])
+        assert pooled.smoothed().mixture_log_density(y).mean() == pytest.approx(expected.mean(), abs=0.03)
+
+    def test_sites_and_single_components_are_left_alone(self, rng: np.random.Generator):
+        drawn, _ = self.few_draws(rng)
+        sites = replace(drawn, log_weight=np.full(50, -np.log(50)))
+        assert sites.smoothed() is sites
+        one = replace(drawn, component_mean=drawn.mean[None], component_var=drawn.var[None])
+        assert one.smoothed() is one

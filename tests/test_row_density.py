@@ -179,7 +179,7 @@ def test_one_density_wherever_it_is_asked_for():
     data = Dataset(x.numpy(), y.numpy())
     unit = Scaling(Standardiser(np.zeros(2), np.ones(2)), Standardiser(np.zeros(NUM_OUTPUTS), np.ones(NUM_OUTPUTS)))
     fitted = Fitted(model, unit, data.input_names, data.output_names, History((), 0))
-    scores = fitted.evaluate(data, num_samples=250)
+    scores = fitted.evaluate(data, num_samples=250, nested=True)
     held_out = NUM_OUTPUTS * held_out_score(model, unit.batch(data, torch.float64), torch.Generator().manual_seed(4))
     expected = np.mean([density_of(model, x).log_density(y.numpy(), seed).mean() for seed in range(10, 30)])
     assert scores.ll == pytest.approx(expected, abs=0.05)

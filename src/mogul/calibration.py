@@ -1,7 +1,7 @@
 """Predictions held against rows that training has not seen: a spread that fits them, and intervals that cover."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from mogul.metrics import Part
 # lose 4 nats. No more rows than these are needed to find it.
 _FEWEST_GROUPS, _MOST_ROWS = 10, 2000
 # How far the best spread may be below that of a Normal, e-fold: tails that are too light make it small.
-_BELOW, _ABOVE = 5.0, 1.0
+_BELOW, _ABOVE, _FIRST_STEP = 5.0, 1.0, 0.25
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _best_stretch(parts: Sequence[Part], output: int) -> float:
     """The factor on an output's spread under which its values are likeliest."""
     column = np.array([output])
     known = [(prediction, y, np.flatnonzero(~np.isnan(y[:, output]))) for prediction, y in parts]
-    pairs = [(prediction.rows(rows).outputs(column), y[rows][:, column]) for prediction, y, rows in known]
+    pairs = [(prediction.rows(rows).outputs(column).smoothed(), y[rows][:, column]) for prediction, y, rows in known]
     squares = np.concatenate([np.square((y - prediction.mean) / prediction.std) for prediction, y in pairs])
     # For a Normal it is the root of their mean; heavier tails explain large scores without a wider spread.
     normal = math.sqrt(squares.mean()) if len(squares) else 0.0
@@ -121,9 +121,22 @@ def _best_stretch(parts: Sequence[Part], output: int) -> float:
         return 1.0
 
     def loss(log_factor: float) -> float:
-        factor = np.exp([log_factor])
-        return -float(sum(prediction.stretched(factor).log_density(y).sum() for prediction, y in pairs))
+        # A stretched prediction is as dense at y as the prediction is nearer to its mean, but for the factor. One
+        # output by itself shares nothing that few draws would miss: the mixture does, once it is smooth.
+        near = (prediction.mean + (y - prediction.mean) * math.exp(-log_factor) for prediction, y in pairs)
+        each = (pair[0].mixture_log_density(at).sum() for pair, at in zip(pairs, near, strict=True))
+        return len(squares) * log_factor - float(sum(each))
 
-    bounds = math.log(normal) - _BELOW, math.log(normal) + _ABOVE
-    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-3})
+    found = minimize_scalar(loss, bounds=_bracket(loss, math.log(normal)), method="bounded", options={"xatol": 1e-3})
     return math.exp(found.x)
+
+
+def _bracket(loss: Callable[[float], float], start: float) -> tuple[float, float]:
+    """Around the start, farther to a side where the loss falls: far from it densities take long to compute."""
+    ends, here = [], loss(start)
+    for side, most in ((-1, _BELOW), (1, _ABOVE)):
+        width, before = _FIRST_STEP, here
+        while width < most and (value := loss(start + side * width)) < before:
+            width, before = 2 * width, value
+        ends.append(start + side * min(width, most))
+    return ends[0], ends[1]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mogul.heads import NoiseLaw
@@ -52,6 +52,10 @@ class Signal(Protocol):
         """Of the signal's mean in z."""
         ...
 
+    def rows(self, index: Int[Tensor, "B"]) -> "Signal":
+        """At some of the points."""
+        ...
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -65,6 +69,10 @@ class Rows:
     def log_density(self, signal: Marginals) -> Float[Tensor, "*K T N"]:
         """log p(y | z)."""
         return self.law.log_density(self.y, self.observed, signal)
+
+    def rows(self, index: Int[Tensor, "B"]) -> "Rows":
+        """Some of them."""
+        return Rows(self.y[index], self.observed[index], self.law.rows(index), self.cross)
 
     def noise_cov(self, signal: Marginals) -> Float[Tensor, "T N P P"]:
         """R: the covariance of Normal noise that pulls at the signal as this one does at y; of missing outputs I."""
@@ -181,11 +189,20 @@ def _log_mean(log_weight: Float[Tensor, "K *N"], log_control: Float[Tensor, "K *
     return level + corrected.clamp(0.5 * mean, 2 * mean).log()
 
 
-def _likeliest(z: Float[Tensor, "T N E"], signal: Signal, rows: Rows) -> Float[Tensor, "T N E"]:
-    """Where log p(y | z) − ½‖z‖² is largest, by damped Gauss–Newton steps from this z."""
+def _likeliest(
+    z: Float[Tensor, "T N E"],
+    signal: Signal,
+    rows: Rows,
+    step: Float[Tensor, "T N"] | None = None,
+    num_steps: int = _MOST_STEPS,
+) -> Float[Tensor, "T N E"]:
+    """Where log p(y | z) − ½‖z‖² is largest, by damped Gauss–Newton steps from this z.
+
+    Once half of the rows are there, the others go on by themselves.
+    """
     best = _log_joint(z, signal, rows)
-    step = torch.ones_like(best)
-    for _ in range(_MOST_STEPS):
+    step = torch.ones_like(best) if step is None else step
+    for number in range(1, num_steps + 1):
         linear = _Linear.around(z, signal, rows)
         trial = z + step.unsqueeze(-1) * (linear.update(linear.gap) - z)
         reached = _log_joint(trial, signal, rows)
@@ -196,7 +213,11 @@ def _likeliest(z: Float[Tensor, "T N E"], signal: Signal, rows: Rows) -> Float[T
         z = torch.where(better.unsqueeze(-1), trial, z)
         best = torch.where(better, reached, best)
         step = torch.where(better, (2 * step).clamp_max(1.0), step / 3)
-        if not bool(((gain > _SETTLED) | missed).any()):
+        left = torch.nonzero(((gain > _SETTLED) | missed).any(0))[:, 0]
+        if 2 * len(left) <= z.shape[1]:
+            if len(left) and number < num_steps:
+                others = signal.rows(left), rows.rows(left), step[:, left], num_steps - number
+                z = z.index_copy(1, left, _likeliest(z[:, left], *others))
             break
     return z
 

@@ -7,7 +7,6 @@ draws of them and covariances between outputs are asked here.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import TypeVar
 
 import numpy as np
@@ -19,9 +18,6 @@ from mogul.scale_mixture import LogScale
 
 Index = slice | Int[IntArray, "B"]
 Kind = TypeVar("Kind", bound="Independent")
-
-# How many densities of a scale mixture are integrated at once: arrays of this size fit into caches.
-_INTEGRALS_AT_ONCE = 8000
 
 
 @dataclass(frozen=True)
@@ -61,6 +57,15 @@ class Independent:
         """For outputs multiplied by these."""
         return self
 
+    def mean_var(self, var: Float[Array, "S N P"]) -> Float[Array, "N P"]:
+        """The mean over components of their variances, given these."""
+        result: Array = var.mean(0)
+        return result
+
+    def widened(self: Kind, var: Float[Array, "N P"]) -> Kind:
+        """For signals with so much more variance, which the components' variances have already."""
+        return self
+
     def rows(self: Kind, index: Index) -> Kind:
         """For some of the points."""
         return self
@@ -98,25 +103,14 @@ class ScaleMixture(Independent):
     def log_density(
         self, y: Float[Array, "N P"], mean: Float[Array, "S N P"], var: Float[Array, "S N P"]
     ) -> Float[Array, "S N"]:
-        """log Π E N(y | mean, signal_var + noise_var) over the observed outputs, a part of it at a time."""
-        num_draws, num_points, num_outputs = mean.shape
-        result = np.empty((num_draws, num_points))
-        num_rows = min(num_points, max(1, _INTEGRALS_AT_ONCE // num_outputs))
-        num_together = max(1, _INTEGRALS_AT_ONCE // (num_rows * num_outputs))
-        for first_row, first in product(range(0, num_points, num_rows), range(0, num_draws, num_together)):
-            rows, draws = slice(first_row, first_row + num_rows), slice(first, first + num_together)
-            result[draws, rows] = self._log_density(y[rows], mean[draws, rows], draws, rows)
-        return result
-
-    def _log_density(
-        self, y: Float[Array, "B P"], mean: Float[Array, "C B P"], draws: slice, rows: slice
-    ) -> Float[Array, "C B"]:
+        """log Π E N(y | mean, signal_var + noise_var) over the observed outputs."""
         observed = ~np.isnan(y)
-        square = np.square(np.where(observed, y, 0.0) - mean)
-        center, spread, floor_var, shape = (_tensor(part, draws, rows) for part in self._parts()[1:])
+        square = np.where(observed, y, 0.0) - mean
+        np.square(square, out=square)
+        center, spread, floor_var, shape = (torch.from_numpy(part) for part in self._parts()[1:])
         noise = LogScale(center, spread, floor_var, None if bool(shape.isinf().all()) else shape)
-        each = noise.log_density(torch.from_numpy(square), _tensor(self.signal_var, draws, rows)).numpy()
-        result: Array = np.where(observed, each, 0.0).sum(-1)
+        each = noise.log_density(torch.from_numpy(square), torch.from_numpy(self.signal_var)).numpy()
+        result: Array = np.einsum("snp,np->sn", each, observed.astype(each.dtype))
         return result
 
     def rescaled(self, scale: Float[Array, "P"]) -> "ScaleMixture":
@@ -124,6 +118,18 @@ class ScaleMixture(Independent):
         square = scale**2
         center = self.center + np.log(square)
         return ScaleMixture(self.signal_var * square, center, self.spread, self.floor_var * square, self.shape)
+
+    def mean_var(self, var: Float[Array, "S N P"]) -> Float[Array, "N P"]:
+        """Without the error of drawn scales: E e^g/λ = e^(center + spread/2) shape/(shape − 1)."""
+        of_tails = np.where(np.isinf(self.shape), 1.0, 1 / (1 - 1 / self.shape))
+        noise = np.exp(self.center + 0.5 * self.spread) * of_tails + self.floor_var
+        result: Array = self.signal_var.mean(0) + noise.mean(0)
+        return result
+
+    def widened(self, var: Float[Array, "N P"]) -> "ScaleMixture":
+        """For signals with so much more variance."""
+        _, *noise = self._parts()
+        return ScaleMixture(self.signal_var + var, *noise)
 
     def rows(self, index: Index) -> "ScaleMixture":
         """For some of the points."""
@@ -231,6 +237,15 @@ class Pooled(Independent):
         """For outputs multiplied by these."""
         return Pooled(tuple(member.rescaled(scale) for member in self.members))
 
+    def mean_var(self, var: Float[Array, "S N P"]) -> Float[Array, "N P"]:
+        """The mean over mixtures."""
+        result: Array = np.mean([member.mean_var(var[turn]) for turn, member in self._turns()], axis=0)
+        return result
+
+    def widened(self, var: Float[Array, "N P"]) -> "Pooled":
+        """For signals with so much more variance."""
+        return Pooled(tuple(member.widened(var) for member in self.members))
+
     def rows(self, index: Index) -> "Pooled":
         """For some of the points."""
         return Pooled(tuple(member.rows(index) for member in self.members))
@@ -247,11 +262,6 @@ class Pooled(Independent):
     def _turns(self) -> Iterator[tuple[slice, Independent]]:
         count = len(self.members)
         yield from ((slice(number, None, count), member) for number, member in enumerate(self.members))
-
-
-def _tensor(part: Array, draws: slice, rows: slice) -> torch.Tensor:
-    """Of some draws, or of the one that stands for all, at some points."""
-    return torch.from_numpy(part[draws if len(part) > 1 else slice(None), rows])
 
 
 def log_normal(gap: Array, var: Array) -> Array:

@@ -28,34 +28,39 @@ class Scores:
     """Means over a test set: per datapoint for log likelihoods, per output for the rest.
 
     `ll` is that of `Prediction.log_density`; `ll_nested` is the paper's estimator of the same, by 25 × 50 draws, and
-    lower: what its tables hold.
+    lower: what its tables hold. It is None unless asked for.
     """
 
     ll: float
-    ll_nested: float
+    ll_nested: float | None
     mrmse: float
     crps: float
     coverage: dict[float, float]
 
 
-def score(parts: Iterable[Part]) -> Scores:
-    """All scores of a test set that comes in parts, so that the draws of one part at a time are in memory."""
-    scores, _ = score_rows(parts)
+def score(parts: Iterable[Part], *, nested: bool = False) -> Scores:
+    """All scores of a test set that comes in parts, so that the draws of one part at a time are in memory.
+
+    Args:
+        parts: predictions beside the truth.
+        nested: whether to compute the paper's estimator too: densities of all outputs for each draw.
+    """
+    scores, _ = score_rows(parts, nested=nested)
     return scores
 
 
-def score_rows(parts: Iterable[Part]) -> tuple[Scores, Float[Array, "N"]]:
+def score_rows(parts: Iterable[Part], *, nested: bool = False) -> tuple[Scores, Float[Array, "N"]]:
     """The same, and the log density of each row: NaN where none of its outputs is known."""
-    densities, nested, squares, crps_values, pits, truths, kept = [], [], [], [], [], [], []
+    densities, in_groups, squares, crps_values, pits, truths, kept = [], [], [], [], [], [], []
     for prediction, y in parts:
         kept.append(~np.isnan(y).all(axis=1))
         seen = np.flatnonzero(kept[-1])
         if not len(seen):
             continue
         prediction, y = prediction.rows(seen), y[seen]
-        each = prediction.component_log_density(y)
-        nested.append(_log_mean_in_groups(prediction, each, _num_groups(len(each))))
-        densities.append(prediction.log_mean(each) if prediction.density is None else prediction.log_density(y))
+        of_row, of_groups = _log_densities(prediction, y, nested)
+        densities.append(of_row)
+        in_groups.append(of_groups)
         squares.append(np.square(y - prediction.mean))
         crps_values.append(crps(prediction, y, _DRAWS_IN_PAIRS))
         pits.append(prediction.cdf(y))
@@ -67,7 +72,7 @@ def score_rows(parts: Iterable[Part]) -> tuple[Scores, Float[Array, "N"]]:
     log_density[is_kept] = np.concatenate(densities)
     scores = Scores(
         ll=float(log_density[is_kept].mean()),
-        ll_nested=float(np.concatenate(nested).mean()),
+        ll_nested=float(np.concatenate(in_groups).mean()) if nested else None,
         mrmse=float(np.sqrt(_known_means(np.concatenate(squares), truth)).mean()),
         crps=float(_known_means(np.concatenate(crps_values), truth).mean()),
         coverage={level: coverage(pit, level) for level in LEVELS},
@@ -138,6 +143,17 @@ def coverage(pit: Float[Array, "N P"], level: float) -> float:
     """
     known = pit[~np.isnan(pit)]
     return float(np.mean(np.abs(known - 0.5) <= 0.5 * level))
+
+
+def _log_densities(
+    prediction: Prediction, y: Float[Array, "N P"], nested: bool
+) -> tuple[Float[Array, "N"], Float[Array, "_"]]:
+    """Of each row, and by the paper's estimator where asked: densities given each draw are computed at most once."""
+    if not nested:
+        return prediction.log_density(y), np.zeros(0)
+    each = prediction.component_log_density(y)
+    whole = prediction.log_mean(each) if prediction.density is None else prediction.log_density(y)
+    return whole, _log_mean_in_groups(prediction, each, _num_groups(len(each)))
 
 
 def _num_groups(num_draws: int) -> int:

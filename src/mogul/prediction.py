@@ -90,6 +90,31 @@ class Prediction:
             density=self.density and self.density.affine(factor, (1 - factor) * self.mean),
         )
 
+    def smoothed(self) -> "Prediction":
+        """The same mixture with means nearer to its mean and wider components, for densities of single outputs.
+
+        With few draws and little noise a mixture is a comb. Here each component is widened by h² times the variance of
+        the means, and these are moved so that the mixture has the moments `mean` and `var`, for h by Silverman's rule:
+        the shrinkage of West 1993 (Approximating Posterior Distributions by Mixture). Normal means stay Normal.
+        """
+        num_draws = len(self.component_mean)
+        if self.log_weight is not None or num_draws < 3:  # sites are no draws
+            return self
+        widening = (4 / (3 * num_draws)) ** 0.4
+        of_draws = self.component_mean.var(0)
+        known = of_draws > 0
+        wanted = self.var - self.joint.mean_var(self.component_var)
+        ratio = np.where(known, np.clip(wanted / np.where(known, of_draws, 1.0), 0.5, 2.0), 1.0)
+        added = widening * ratio * of_draws
+        offset = self.component_mean - self.component_mean.mean(0)
+        return Prediction(
+            self.mean,
+            self.var,
+            self.mean + np.sqrt((1 - widening) * ratio) * offset,
+            self.component_var + added,
+            joint=self.joint.widened(added),
+        )
+
     def rows(self, index: slice | Int[IntArray, "B"]) -> "Prediction":
         """The prediction for some of the points."""
         return Prediction(

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy.special import logsumexp
 from torch import Tensor, nn
 
@@ -33,6 +33,8 @@ class _Effort:
 # A signal that is linear in its latents has one z that explains y; hidden units may have several. Rows where draws were
 # as good as fewer than a quarter of them are looked at once more.
 _LINEAR, _CURVED, _HARD = _Effort(32, 1, 4), _Effort(64, 2, 4), _Effort(512, 4, 4)
+# For means over many rows, which are asked for after each epoch.
+_QUICK_LINEAR, _QUICK_CURVED, _QUICK_HARD = _Effort(16, 1, 2), _Effort(24, 1, 2), _Effort(128, 2, 2)
 _MOST_COMPONENTS = 32
 # How many numbers a part may hold at work: some 30 MB in float64, a few times over.
 _NUMBERS_AT_ONCE = 4_000_000
@@ -110,6 +112,10 @@ class _HeadSignal:
         slopes = torch.cat([of_latents * self.q.var.sqrt().unsqueeze(-2), of_rest], -1)
         return self.matrices.mean @ slopes
 
+    def rows(self, index: Int[Tensor, "B"]) -> "_HeadSignal":
+        q = Marginals(self.q.mean[:, index], self.q.var[:, index])
+        return _HeadSignal(q, self.features, self.matrices.rows(index), self.extra_var[index])
+
     def _parts(self, z: Tensor) -> tuple[Tensor, Tensor]:
         num_latents = self.q.mean.shape[-1]
         latents, rest = z[..., :num_latents], z[..., num_latents:]
@@ -150,8 +156,9 @@ class HeadDensity:
         )
 
     @torch.no_grad()
-    def log_density(self, y: Float[Array, "N P"], seed: int = 0) -> Float[Array, "N"]:
-        """log p(y) per row over its observed outputs; NaN is missing."""
+    def log_density(self, y: Float[Array, "N P"], seed: int = 0, *, quick: bool = False) -> Float[Array, "N"]:
+        """log p(y) per row over its observed outputs; NaN is missing. Quick is good for a mean over rows."""
+        efforts = self._efforts(quick)
         values = torch.as_tensor(np.ascontiguousarray(y))
         observed = ~values.isnan()
         target = torch.where(observed, (values - self.shift) / self.scale, 0.0)
@@ -159,7 +166,7 @@ class HeadDensity:
         step = max(1, _NUMBERS_AT_ONCE // self._numbers_per_row())
         parts = [
             self.rows(np.arange(first, min(first + step, len(y))))._log_density(
-                target[first : first + step], observed[first : first + step], generator
+                target[first : first + step], observed[first : first + step], generator, efforts
             )
             for first in range(0, len(y), step)
         ]
@@ -168,14 +175,18 @@ class HeadDensity:
         return result
 
     def _log_density(
-        self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], generator: torch.Generator
+        self,
+        y: Float[Tensor, "N P"],
+        observed: Bool[Tensor, "N P"],
+        generator: torch.Generator,
+        efforts: tuple[_Effort, _Effort],
     ) -> Float[Tensor, "N"]:
-        num_components = len(self.q.mean)
-        each, effective = self._estimate(y, observed, generator, self._effort)
+        num_components, (first, more) = len(self.q.mean), efforts
+        each, effective = self._estimate(y, observed, generator, first)
         result = torch.logsumexp(each, 0) - math.log(num_components)
-        hard = torch.nonzero(effective[0] < self._effort.num_draws / 4)[:, 0]
+        hard = torch.nonzero(effective[0] < first.num_draws / 4)[:, 0]
         if num_components == 1 and len(hard):
-            again, _ = self.rows(hard.numpy())._estimate(y[hard], observed[hard], generator, _HARD)
+            again, _ = self.rows(hard.numpy())._estimate(y[hard], observed[hard], generator, more)
             result[hard] = again[0]
         return result
 
@@ -189,9 +200,11 @@ class HeadDensity:
         num_draws = max(effort.fewest, effort.num_draws // len(self.q.mean))
         return log_density(signal, rows, num_draws, generator, effort.num_starts)
 
-    @property
-    def _effort(self) -> _Effort:
-        return _CURVED if self.features.num_random else _LINEAR
+    def _efforts(self, quick: bool) -> tuple[_Effort, _Effort]:
+        """For all rows, and for those where it does not do."""
+        if quick:
+            return _QUICK_CURVED if self.features.num_random else _QUICK_LINEAR, _QUICK_HARD
+        return _CURVED if self.features.num_random else _LINEAR, _HARD
 
     def affine(self, scale: Float[Array, "P"], shift: Float[Array, "*N P"]) -> "HeadDensity":
         """Of shift + scale ∘ y."""
@@ -224,7 +237,8 @@ class HeadDensity:
 
     def _numbers_per_row(self) -> int:
         num_outputs, num_random = len(self.scale), self.q.mean.shape[-1] + self.features.num_random
-        num_draws = max(self._effort.fewest, self._effort.num_draws // len(self.q.mean))
+        effort, _ = self._efforts(quick=False)
+        num_draws = max(effort.fewest, effort.num_draws // len(self.q.mean))
         each = num_draws * (num_random + 4 * num_outputs) + num_outputs * (num_random + 3 * num_outputs)
         return len(self.q.mean) * each
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from mogul.arrays import Array
 from mogul.data import Dataset, Standardiser
-from mogul.metrics import NUM_INNER, NUM_OUTER, Part, Scores, score_rows
+from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores, score_rows
 from mogul.training.fitted import Fitted, FittedLatent
 
 # How many numbers the draws of a part may hold: some 160 MB in float64.
@@ -24,7 +24,7 @@ class RowScores:
 
 
 def predicted_parts(
-    fitted: Fitted, data: Dataset, num_samples: int = NUM_OUTER * NUM_INNER, seed: int = 0
+    fitted: Fitted, data: Dataset, num_samples: int = FEW_OUTER * NUM_INNER, seed: int = 0
 ) -> Iterator[Part]:
     """Predictions beside the truth, in original units, for as many rows at a time as memory holds the draws of.
 

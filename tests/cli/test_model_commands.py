@@ -186,7 +186,7 @@ def test_an_evaluation_is_the_librarys(run, model):
     assert content["scores"]["ll"] == pytest.approx(scores.ll)
     assert content["scores"]["crps"] == pytest.approx(scores.crps)
     force, torque = content["outputs"]
-    residual = table["force"] - fitted.predict(data.x, num_samples=1250).mean[:, 0]
+    residual = table["force"] - fitted.predict(data.x, num_samples=250).mean[:, 0]
     assert force["rmse"] == pytest.approx(np.sqrt(np.mean(residual**2)), rel=1e-3)
     assert force["r2"] == pytest.approx(1 - np.sum(residual**2) / np.sum((table["force"] - table["force"].mean()) ** 2))
     assert (force["num_known"], torque["num_known"]) == (30, 24)

@@ -212,7 +212,7 @@ class TestFitted:
         assert np.array_equal(one.log_density(data().y), two.log_density(data().y))
         assert np.array_equal(one.sample(4, 0), two.sample(4, 0))
         assert np.array_equal(one.quantiles([0.1, 0.9]), two.quantiles([0.1, 0.9]))
-        scores = fitted.evaluate(data(), num_samples=50)
+        scores = fitted.evaluate(data(), num_samples=50, nested=True)
         known = ~np.isnan(data().y).all(axis=1)
         assert scores.ll == scores.ll_nested == pytest.approx(one.log_density(data().y)[known].mean())
 

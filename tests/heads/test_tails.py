@@ -139,6 +139,36 @@ def test_students_t_of_a_normal_log_scale(dof, spread, share, dtype):
         assert_right(found[::2], expected, scales)
 
 
+@pytest.mark.parametrize(("spread", "dof"), [(0.05, None), (0.3, None), (0.9, None), (0.0, 4.0), (0.5, 2.5)])
+def test_the_rule_of_fixed_nodes_gives_way_where_another_is_needed(spread, dof):
+    """Where it is used, it is what the rule around the modes gives; farther out it would be off."""
+    scale = LogScale(*(torch.tensor([value]).double() for value in (CENTER, spread, 0.0)), None)
+    if dof is not None:
+        scale = LogScale(scale.center, scale.spread, scale.floor_var, torch.tensor([0.5 * dof]).double())
+    for share in (0.2, 1.0, 5.0, 100.0):
+        rest = torch.full((200,), share * math.exp(CENTER)).double()
+        square = torch.linspace(0, 25, 200).double().square() * (math.exp(CENTER) + rest)
+        near, found = scale._is_near(square, rest), scale.log_density(square, rest)
+        around = scale._around_two(square, rest)
+        assert near.sum() >= 15
+        assert (found - around)[near].abs().max() < 0.01
+        assert (found - around)[~near].abs().max() < 0.03
+    far = torch.tensor([1e4]).double()
+    assert (scale._by_fixed_nodes(far, 0 * far) - scale._around_two(far, 0 * far)).abs() > 0.05
+
+
+@pytest.mark.parametrize("dof", [2.1, 5.0, 50.0])
+def test_students_t_beside_little_else_is_closed_form(dof):
+    """To first order in the other's variance, gradients too: the rule by nodes is another way to it."""
+    shape, zero = torch.tensor([0.5 * dof]).double(), torch.zeros(1).double()
+    rest = torch.full((len(SCALES),), 0.05 / (dof + 1), dtype=torch.float64, requires_grad=True)
+    scale, square = LogScale(zero, zero, zero, shape), torch.as_tensor(SCALES).square()
+    values = [scale._students_t(square, rest), scale._around_two(square, rest)]
+    slopes = [torch.autograd.grad(value.sum(), rest)[0] for value in values]
+    torch.testing.assert_close(*values, atol=2e-3, rtol=0)
+    torch.testing.assert_close(*slopes, atol=0.02 * dof, rtol=0)
+
+
 @pytest.mark.parametrize(("spread", "dof"), [(0.3, None), (0.0, 4.0), (0.3, 4.0)])
 def test_a_floor_is_a_normal_part_of_its_own(spread, dof):
     """It is to the density what the signal's variance is."""
@@ -175,5 +205,5 @@ def test_parts_of_a_prediction_are_computed_by_themselves(monkeypatch):
     """However many densities are integrated at once, the result is the same."""
     law, gap = law_of(0.3, 5.0), SCALES
     _, whole = densities(law, gap, 0.1)
-    monkeypatch.setattr("mogul.joint._INTEGRALS_AT_ONCE", 3)
+    monkeypatch.setattr("mogul.scale_mixture._AT_ONCE", 3)
     np.testing.assert_allclose(densities(law, gap, 0.1)[1], whole, rtol=1e-12)

@@ -101,7 +101,7 @@ def test_any_sizes_give_finite_values_of_the_right_shape(
         assert np.isfinite(part).all()
         assert np.all(part > 0)
     assert model.sample_joint(new, 2, generator).shape == (2, 3, num_outputs)
-    scores = score([(prediction, prediction.sample(1, seed=0)[0])])
+    scores = score([(prediction, prediction.sample(1, seed=0)[0])], nested=True)
     assert np.isfinite([scores.ll, scores.ll_nested, scores.mrmse, scores.crps]).all()
 
 

@@ -144,11 +144,17 @@ class TestEvaluate:
         expected = score([(fitted.predict(test_data.x, num_samples=50, seed=4), test_data.y)])
         assert fitted.evaluate(test_data, num_samples=50, seed=4) == expected
 
-    def test_by_default_it_draws_as_often_as_the_paper(self, fitted: Fitted, test_data: Dataset):
-        assert fitted.evaluate(test_data) == fitted.evaluate(test_data, num_samples=25 * 50)
+    def test_for_the_papers_estimator_it_draws_as_often_as_the_paper(self, fitted: Fitted, test_data: Dataset):
+        assert fitted.evaluate(test_data) == fitted.evaluate(test_data, num_samples=5 * 50)
+        assert fitted.evaluate(test_data).ll_nested is None
+        paper = fitted.evaluate(test_data, nested=True)
+        assert paper == fitted.evaluate(test_data, num_samples=25 * 50, nested=True)
+        assert paper.ll_nested == pytest.approx(paper.ll, abs=0.5)
 
     def test_units_change_the_log_likelihood_by_the_log_of_the_scales(self, fitted: Fitted, test_data: Dataset):
-        original, standard = (fitted.evaluate(test_data, standardised=flag, num_samples=50) for flag in (False, True))
+        original, standard = (
+            fitted.evaluate(test_data, standardised=flag, num_samples=50, nested=True) for flag in (False, True)
+        )
         gain = np.log(data().y.std(0)).sum()
         assert standard.ll == pytest.approx(original.ll + gain, rel=1e-9)
         assert standard.ll_nested == pytest.approx(original.ll_nested + gain, rel=1e-9)
@@ -175,10 +181,10 @@ class TestEvaluate:
         whole = fitted.evaluate(test_data, standardised=True, num_samples=400)
         sizes: list[int] = []
 
-        def counted(parts: Any) -> Scores:
+        def counted(parts: Any, nested: bool) -> Scores:
             listed = list(parts)
             sizes.extend(len(y) for _, y in listed)
-            return score(listed)
+            return score(listed, nested=nested)
 
         monkeypatch.setattr(fitted_module, "score", counted)
         monkeypatch.setattr(fitted_module, "_PART", rows_per_part * 400 * 3)

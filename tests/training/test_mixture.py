@@ -140,7 +140,7 @@ class TestPredictions:
         np.testing.assert_allclose(draws.std(0), std, rtol=0.06)
 
     def test_the_groups_of_the_papers_estimator_mix_all_members(self, mixture: FittedMixture) -> None:
-        scores = mixture.evaluate(Dataset(X, Y), num_samples=100)
+        scores = mixture.evaluate(Dataset(X, Y), num_samples=100, nested=True)
         assert scores.ll == pytest.approx(scores.ll_nested, abs=0.2)
 
 

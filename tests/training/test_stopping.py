@@ -155,6 +155,17 @@ def test_held_out_rows_are_not_trained_on_and_the_best_state_is_kept():
     assert best > scores[0]
 
 
+def test_of_many_held_out_rows_a_part_is_scored(monkeypatch):
+    rows = Batch.of(*(part.double() for part in waves(60)))
+    model = build("mogp", rows.x, 2, torch.Generator().manual_seed(1), num_inducing=4).double()
+    monkeypatch.setattr("mogul.training.stopping._MOST_ROWS", 20)
+    part = rows.rows(torch.linspace(0, 59, 20).round().long())
+    expected = held_out_score(model, part, torch.Generator())
+    assert held_out_score(model, rows, torch.Generator()) == expected
+    monkeypatch.undo()
+    assert held_out_score(model, rows, torch.Generator()) != expected
+
+
 def test_the_held_out_score_is_the_joint_normal_log_density_per_value():
     x, y = (part.double() for part in waves(6))
     y[2, 0] = math.nan

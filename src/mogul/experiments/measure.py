@@ -55,7 +55,8 @@ class _Seen:
 def measure(parts: Iterable[Part], output_names: Sequence[str]) -> Measured:
     """All that is reported of predictions that come in parts: as "ll" the paper's nested estimator, `ll_nested`."""
     seen = _Seen()
-    scores = score(seen.passing(parts))
+    scores = score(seen.passing(parts), nested=True)
+    assert scores.ll_nested is not None
     pit = seen["pit"]
     known = pit[~np.isnan(pit)]
     rmse = np.sqrt(np.nanmean(np.square(seen["true"] - seen["mean"]), axis=0))

@@ -75,15 +75,16 @@ def run(seed: int) -> Iterator[tuple[Row, Slice | None]]:
     train, test = draw(seed).split(seed)
     rng = np.random.default_rng([seed, 1])
     direction, output = simulator.direction(1, rng), int(rng.integers(simulator.num_outputs))
-    yield _row(seed, "oracle", score([(predict_oracle(train, test, seed), test.y)])), None
+    yield _row(seed, "oracle", score([(predict_oracle(train, test, seed), test.y)], nested=True)), None
     yield _row(seed, "least squares", LeastSquares.fit(train).evaluate(test)), None
     for name, options in MODELS.items():
         fitted = fit(train, model=name, config=config(seed), mean="paper", noise="constant", **options)
-        yield _row(seed, name, fitted.evaluate(test), fitted), _slice(simulator, fitted, direction, output)
+        yield _row(seed, name, fitted.evaluate(test, nested=True), fitted), _slice(simulator, fitted, direction, output)
 
 
 def _row(seed: int, model: str, scores: Scores, fitted: Fitted | None = None) -> Row:
     seconds = None if fitted is None else float(sum(record.seconds for record in fitted.history.records))
+    assert scores.ll_nested is not None
     return Row(seed, model, scores.ll_nested, scores.mrmse, scores.crps, scores.coverage[0.8], seconds)
 
 

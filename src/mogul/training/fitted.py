@@ -15,7 +15,7 @@ from mogul.data import Batch, Dataset, Scaling
 from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
 from mogul.errors import ConfigError, require_positive
 from mogul.inputs import Latent
-from mogul.metrics import NUM_INNER, NUM_OUTER, Scores, score
+from mogul.metrics import FEW_OUTER, NUM_INNER, NUM_OUTER, Scores, score
 from mogul.model import Model
 from mogul.pooled_predictor import PooledPredictor
 from mogul.prediction import Prediction, predict
@@ -145,12 +145,28 @@ class Fitted:
         return self.model.predictor(num_samples, seed, precision)
 
     def evaluate(
-        self, data: Dataset, *, standardised: bool = False, num_samples: int = NUM_OUTER * NUM_INNER, seed: int = 0
+        self,
+        data: Dataset,
+        *,
+        standardised: bool = False,
+        num_samples: int | None = None,
+        seed: int = 0,
+        nested: bool = False,
     ) -> Scores:
-        """Scores on test data, in original units or, as in the paper's tables, in standardised ones."""
+        """Scores on test data, in original units or, as in the paper's tables, in standardised ones.
+
+        Args:
+            data: test rows.
+            standardised: whether in standardised units.
+            num_samples: draws that predictions are made of; 250, and the paper's 1,250 for its estimator.
+            seed: of the draws.
+            nested: whether to compute the paper's estimator of the log likelihood too, `Scores.ll_nested`.
+        """
+        if num_samples is None:
+            num_samples = (NUM_OUTER if nested else FEW_OUTER) * NUM_INNER
         require_positive(num_samples=num_samples)
         parts = self.predict_parts(data.in_order(self.input_names, self.output_names), num_samples, seed)
-        return score(map(self._in_standard_units, parts) if standardised else parts)
+        return score(map(self._in_standard_units, parts) if standardised else parts, nested=nested)
 
     def _in_standard_units(
         self, part: tuple[Prediction, Float[Array, "_ _"]]
@@ -239,13 +255,20 @@ class FittedLatent(Fitted):
             yield self.reconstruct(data.y[rows], num_samples, seed + number), data.y[rows]
 
     def evaluate(
-        self, data: Dataset, *, standardised: bool = False, num_samples: int = NUM_OUTER * NUM_INNER, seed: int = 0
+        self,
+        data: Dataset,
+        *,
+        standardised: bool = False,
+        num_samples: int | None = None,
+        seed: int = 0,
+        nested: bool = False,
     ) -> Scores:
         """The paper's scores: each row's latent input is inferred from its outputs, then the outputs are scored.
 
         The log likelihood so measured has seen what it scores; `log_evidence_bound` bounds log p(y) itself.
         """
-        return super().evaluate(data.without_inputs(), standardised=standardised, num_samples=num_samples, seed=seed)
+        known = data.without_inputs()
+        return super().evaluate(known, standardised=standardised, num_samples=num_samples, seed=seed, nested=nested)
 
     def _infer(self, rows: Batch, generator: torch.Generator) -> Latent:
         with torch.enable_grad():

@@ -47,7 +47,7 @@ class LeastSquares:
 
     def evaluate(self, data: Dataset) -> Scores:
         """Scores on test data, in original units."""
-        return score([(self.predict(data.x), data.y)])
+        return score([(self.predict(data.x), data.y)], nested=True)
 
 
 def predict_least_squares(train: Dataset, test: Dataset, seed: int) -> Prediction:
