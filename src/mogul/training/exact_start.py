@@ -11,12 +11,11 @@ from torch import Tensor
 
 from mogul.arrays import Array, IntArray
 from mogul.data import Batch
-from mogul.heads import BayesianMixing
 from mogul.model import Model
 from mogul.output_mean import SMALLEST_RESIDUAL, LinearOutputMean
 from mogul.plane import generalised_least_squares
-from mogul.priors import IndependentGPs, ScaledRBF
 from mogul.training.exact import ExactGP, fit_exact_gp
+from mogul.training.part_starts import Signal, rank_of, start_parts
 
 # Reference rows of a plane's uncertainty: more would hardly change what a GP can take up between them.
 _PLANE_ROWS = 400
@@ -56,54 +55,20 @@ class ExactStart:
         x = self.batch.x.numpy()
         return self.batch.x[torch.as_tensor(spread_out(self.gps, x, most))]
 
-    @torch.no_grad()
-    def apply(self, model: Model) -> None:
-        """Put a model with a latent GP for each output where the exact GPs are."""
-        prior, mixing = model.prior, model.head.mixing
-        assert isinstance(prior, IndependentGPs)
-        assert isinstance(mixing, BayesianMixing)
-        noise_var = torch.tensor([gp.noise_var for gp in self.gps]).double() / self.scale.square()
-        model.head.noise.log_precision.copy_(-noise_var.log())
-        self._set_kernels(prior)
-        target = self.batch.y if self.mean is None else self.mean.residual(self.batch.y, self.batch.x)
-        weight = self.batch.observed.double() / noise_var
-        set_posterior(prior, self.batch.x, target, weight)
-        mixing.mean.copy_(torch.eye(*mixing.mean.shape))
-        features = prior(self.batch.x.to(mixing.mean), 1, torch.Generator())
-        second = features.mean.square() + features.var
-        mixing.log_scale.copy_(-0.5 * torch.log1p(weight.to(second).T @ second))
+    def apply(self, model: Model, generator: torch.Generator) -> None:
+        """Put a model where the exact GPs are, part by part: see `part_starts`."""
+        start_parts(model, self._signal(rank_of(model)), generator)
 
-    def _set_kernels(self, prior: IndependentGPs) -> None:
-        kernel = prior.kernel
-        assert isinstance(kernel, ScaledRBF)
+    def _signal(self, rank: int) -> Signal:
+        """In the units of the head."""
+        x, observed = self.batch.x, self.batch.observed
+        target = self.batch.y if self.mean is None else self.mean.residual(self.batch.y, x)
         lengthscale = torch.as_tensor(np.stack([gp.lengthscale for gp in self.gps]))
-        outputscale = torch.tensor([gp.outputscale for gp in self.gps]).double() / self.scale.square()
-        like = kernel.base_kernel.raw_lengthscale
-        kernel.base_kernel.lengthscale = lengthscale.reshape(like.shape).to(like)
-        kernel.outputscale = outputscale.to(like)
-
-
-@torch.no_grad()
-def set_posterior(
-    prior: IndependentGPs,
-    x: Float[Tensor, "N D"],
-    target: Float[Tensor, "N L"],
-    weight: Float[Tensor, "N L"],
-) -> None:
-    """q(v) of each latent GP at its optimum, where row n observes f + N(0, 1/weight): in closed form (Titsias 2009).
-
-    With A = K_zz^{-1/2} K_zx and B = I + A W Aᵀ, q(v) = N(B⁻¹ A W (y − mean), B⁻¹).
-    """
-    like = prior.variational_mean
-    rows = x.to(like)
-    cross = prior.whitened_cross(rows).double()
-    weighted = cross * weight.T.double().unsqueeze(-2)
-    precision = weighted @ cross.mT
-    precision.diagonal(dim1=-2, dim2=-1).add_(1.0)
-    factor = torch.linalg.cholesky(precision)
-    gap = (target - prior.mean(rows)).T.double().unsqueeze(-1)
-    prior.variational_mean.copy_(torch.cholesky_solve(weighted @ gap, factor).squeeze(-1))
-    prior.variational_root.copy_(torch.linalg.cholesky(torch.cholesky_inverse(factor)))
+        outputscale, noise_var = (
+            torch.tensor(each).double() / self.scale.square()
+            for each in ([gp.outputscale for gp in self.gps], [gp.noise_var for gp in self.gps])
+        )
+        return Signal.of(x, target, observed, noise_var, lengthscale, outputscale, rank)
 
 
 def spread_out(gps: Sequence[ExactGP], x: Float[Array, "N D"], most: int) -> Int[IntArray, "M"]:

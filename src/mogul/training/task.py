@@ -159,7 +159,7 @@ class Task:
             generator = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=seeds)))
             built = models.build(self.model, x, self.data.num_outputs, generator, **options)
             if exact is not None:
-                exact.apply(built)
+                exact.apply(built, generator)
             runs.append(Run(built, batch, self.config, generator, start, self.watched))
         return runs
 
