@@ -17,12 +17,12 @@ from mogul.marginals import FeatureMoments, Marginals
 from mogul.model import Model
 from mogul.priors import ConstantMean, DeepGPs, DeepKernel, IndependentGPs, Prior, ScaledRBF, kmeans
 
-# The size of M̃F in hidden units, and their biases, by turns: units of one latent function then differ.
-_ACTIVATION, _BIASES = 0.2, (0.0, 0.7, -0.7, 1.4, -1.4)
+# The largest M̃F in hidden units, and their biases, by turns: units of one latent function then differ.
+_ACTIVATION, _BIASES = 0.5, (0.0, 0.7, -0.7, 1.4, -1.4)
 # The standard deviation of what breaks symmetries; of functions that no output needs yet.
 _SPREAD, _UNUSED = 0.02, 0.05
 # What nets and GPs of a mixing matrix or a kernel add to a constant at first, as a share of what they usually do.
-_SMALL = 0.05
+_SMALL = 0.01
 # Of a layer on top of another: lengthscales over the spread of its inputs, so that it is nearly linear.
 _LINEAR = 4.0
 _NUM_ROUNDS, _NUM_SWEEPS = 5, 2
@@ -117,9 +117,13 @@ def start_parts(model: Model, signal: Signal, generator: torch.Generator) -> Non
     top = start_prior(model.prior, signal, generator)
     q = _marginals(model.prior, signal.x)
     start_features(head.features, q.mean, generator)
+    matrix = before = torch.zeros(0)
     for _ in range(_NUM_ROUNDS):
         moments = head.features.moments(q)
-        start_mixing(head.mixing, signal, moments, matrix_of(head.features, top, signal, moments))
+        before, matrix = matrix, matrix_of(head.features, top, signal, moments)
+        start_mixing(head.mixing, signal, moments, matrix)
+        if torch.equal(before, matrix):  # as for a linear head
+            break
         adapt(model.prior, head, signal)
         q = _marginals(model.prior, signal.x)
 
@@ -199,7 +203,7 @@ def _(features: Neural, f: Float[Tensor, "N L"], generator: torch.Generator) -> 
     num_hidden, num_latents = features.hidden_weights.shape
     unit = torch.arange(num_hidden)
     sign = 1.0 - 2.0 * ((unit // num_latents) % 2)
-    scale = _ACTIVATION / f.std(0).clamp_min(0.1)
+    scale = _ACTIVATION / f.abs().amax(0).clamp_min(0.1)
     weights = sign.unsqueeze(1) * torch.nn.functional.one_hot(unit % num_latents, num_latents) * scale.cpu()
     biases = torch.tensor(_BIASES)[(unit // (2 * num_latents)) % len(_BIASES)]
     features.hidden_weights.copy_(weights + _SPREAD * torch.randn(weights.shape, generator=generator))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from mogul.errors import unknown_name
-from mogul.families import AUTO, Name, is_latent, mixture, suits
+from mogul.families import AUTO, FAMILIES, Name, is_latent, members, mixture, suits
 from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.training.config import Precision, TrainingConfig
 from mogul.training.stopping import Stopping
@@ -24,6 +24,9 @@ _MANY_STEPS, _FEWEST_EPOCHS = 3000, 3
 _MILESTONES, _DECAY = tuple(0.1 * tenth for tenth in range(2, 10)), 0.65
 # Beyond so many rows random starts hardly differ, and single precision is as good (docs/performance.md) and faster.
 _FEW_ROWS = 2500
+# From an exact start, steps and rate by the part of a model that needs most care: nets have no posterior, and overfit
+# few rows long before the bound says so.
+_AFTER_EXACT, _NETS_AFTER_EXACT, _EXACT_BATCH = (300, 0.02), (60, 0.003), 500
 # Large steps learn more of rows like those at hand, and are too sure of others (docs/defaults.md).
 _FEW_ROWS_RATE, _RATE, _GROUPED_RATE = 0.03, 0.02, 0.01
 _IN_GROUPS = ("mogp", "gprn", "n-sbgprn")
@@ -57,12 +60,21 @@ def with_defaults(options: Mapping[str, Any], model: str, preset: str | None, nu
     ({'noise': 'gp', 'num_latents': 2}, {'noise': 'constant'})
     >>> with_defaults({"noise": "net"}, "mogp", None, num_outputs=7)
     {'noise': 'net', 'num_latents': 4}
+    >>> with_defaults({}, "n-sbgprn", None, num_outputs=3)
+    {'noise': 'gp', 'num_latents': 3, 'num_hidden': 6}
     """
     if preset == "paper" or is_latent(model):
         return {"noise": "constant", **options}
     num_latents = max(min(num_outputs, _FEW_OUTPUTS), math.ceil(num_outputs / 2))
     sizes = {} if "layers" in options else {"num_latents": num_latents}
-    return {"noise": "gp", **sizes, **options}
+    return {"noise": "gp", **sizes, **_hidden_units(model, num_outputs, num_latents), **options}
+
+
+def _hidden_units(model: str, num_outputs: int, num_latents: int) -> dict[str, int]:
+    """Two for each GP at least: a pair of opposite signs can be linear, which an exact start wants."""
+    recipes = [] if model == AUTO else [Name.parse(name).recipe for name in members(model)]
+    sizes = [recipe.hidden_per_output * num_outputs for recipe in recipes if "hidden units" in recipe.parts]
+    return {"num_hidden": max(*sizes, 2 * num_latents)} if sizes and min(sizes) < 2 * num_latents else {}
 
 
 def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000, *, grouped: bool = False) -> TrainingConfig:
@@ -93,6 +105,8 @@ def _default(model: str, seed: int, num_rows: int, grouped: bool) -> TrainingCon
     """A budget of steps, closed-form noise; several starts and double precision for few rows."""
     few = num_rows <= _FEW_ROWS
     recipe = Name.parse(model).recipe
+    if few and not is_latent(model) and recipe.parts != FAMILIES["mogp"].parts:
+        return from_exact_start(model, seed, num_rows)
     batch_size = 250 if few else recipe.batch_size
     epochs = _epochs(math.ceil(num_rows / batch_size), _GROUPED_MIN_EPOCHS if grouped else _MIN_EPOCHS)
     return TrainingConfig(
@@ -107,6 +121,30 @@ def _default(model: str, seed: int, num_rows: int, grouped: bool) -> TrainingCon
         updates=(NoiseUpdate(),),
         stopping=Stopping(),
         precision=_precision(num_rows),
+        seed=seed,
+    )
+
+
+def from_exact_start(model: str, seed: int, num_rows: int) -> TrainingConfig:
+    """Few rows: a model that starts where exact GPs ended, trained on from there by large batches.
+
+    >>> config = from_exact_start("n-mogp", seed=0, num_rows=300)
+    >>> config.start, config.epochs, config.batch_size
+    ('exact', 300, 300)
+    """
+    nets = "net mixing" in Name.parse(model).recipe.parts
+    steps, rate = _NETS_AFTER_EXACT if nets else _AFTER_EXACT
+    batch_size = min(num_rows, _EXACT_BATCH)
+    return TrainingConfig(
+        start="exact",
+        epochs=math.ceil(steps / math.ceil(num_rows / batch_size)),
+        batch_size=batch_size,
+        learning_rate=rate,
+        milestones=(0.5, 0.7, 0.8, 0.9),
+        decay=0.5,
+        num_starts=1,
+        expectation=_closed_form(model),
+        updates=(NoiseUpdate(),),
         seed=seed,
     )
 
