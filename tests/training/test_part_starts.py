@@ -107,7 +107,7 @@ def test_outputs_that_share_a_function_need_one_latent_gp(name: str) -> None:
 def test_more_latent_gps_than_outputs_change_little(name: str) -> None:
     x = rows(100, seed=1).x
     found, expected = (started(name, count).predict(x, num_samples=100).mean for count in (5, 3))
-    assert explained(found, expected).min() > 0.99
+    assert explained(found, expected).min() > 0.95
 
 
 def test_missing_outputs_are_left_out() -> None:

@@ -19,7 +19,7 @@ from mogul.priors import ConstantMean, DeepGPs, DeepKernel, IndependentGPs, Prio
 
 # The largest M̃F in hidden units, and their biases, by turns: units of one latent function then differ.
 _ACTIVATION, _BIASES = 0.5, (0.0, 0.7, -0.7, 1.4, -1.4)
-# The standard deviation of what breaks symmetries; of functions that no output needs yet.
+# The relative size of what breaks symmetries; the loadings of functions that no output needs yet.
 _SPREAD, _UNUSED = 0.02, 0.05
 # What nets and GPs of a mixing matrix or a kernel add to a constant at first, as a share of what they usually do.
 _SMALL = 0.01
@@ -206,8 +206,8 @@ def _(features: Neural, f: Float[Tensor, "N L"], generator: torch.Generator) -> 
     scale = _ACTIVATION / f.abs().amax(0).clamp_min(0.1)
     weights = sign.unsqueeze(1) * torch.nn.functional.one_hot(unit % num_latents, num_latents) * scale.cpu()
     biases = torch.tensor(_BIASES)[(unit // (2 * num_latents)) % len(_BIASES)]
-    features.hidden_weights.copy_(weights + _SPREAD * torch.randn(weights.shape, generator=generator))
-    features.bias_mean.copy_(biases + _SPREAD * torch.randn(num_hidden, generator=generator))
+    features.hidden_weights.copy_(weights + _SPREAD * scale.cpu() * torch.randn(weights.shape, generator=generator))
+    features.bias_mean.copy_(biases + _SPREAD * _ACTIVATION * torch.randn(num_hidden, generator=generator))
     features.bias_log_scale.fill_(-6.0)
 
 
