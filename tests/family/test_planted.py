@@ -41,6 +41,18 @@ def at_the_prior(model: Model) -> Model:
     return model
 
 
+def planted_rows(name: str, number: int, num_inputs: int, num_outputs: int, seed: int) -> tuple[Dataset, Dataset]:
+    """As many rows for training and 200 for testing, of one function of several inputs drawn from the model."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-2, 2, (number + 200, num_inputs))
+    inputs, generator = torch.as_tensor(x / x.std(0)), torch.Generator().manual_seed(seed)
+    model = models.build(name, inputs, num_outputs, generator, num_inducing=40, **INDUCING)
+    with torch.no_grad():
+        signal = at_the_prior(model).sample_joint(inputs, 1, generator)[0].numpy()
+    y = signal + NOISE_SCALE * signal.std(0) * rng.standard_normal(signal.shape)
+    return Dataset(x[:number], y[:number]), Dataset(x[number:], y[number:])
+
+
 def planted(name: str, seed: int) -> tuple[Dataset, Dataset, float]:
     """Training and test rows of one function drawn from the model, and the LL of the truth on the test rows."""
     rng = np.random.default_rng(seed)

@@ -16,8 +16,9 @@ from mogul.model import Model
 from mogul.output_mean import SMALLEST_RESIDUAL, LinearOutputMean
 from mogul.plan import NoiseName
 from mogul.plane import PlaneUncertainty, generalised_least_squares
-from mogul.priors import IndependentGPs, ScaledRBF
+from mogul.priors import IndependentGPs
 from mogul.training.exact import ExactGP
+from mogul.training.part_starts import Signal, rank_of, start_parts
 from mogul.training.residuals import fit_robust_gp
 
 # Reference rows of a plane's uncertainty: more would hardly change what a GP can take up between them.
@@ -103,56 +104,21 @@ class ExactStart:
         one_each = isinstance(model.prior, IndependentGPs) and model.prior.num_latents == len(self.gps)
         return independent and one_each and not isinstance(noise, LowRankNoise)
 
-    @torch.no_grad()
-    def apply(self, model: Model) -> None:
-        """Put a model with a latent GP for each output where the exact GPs are."""
-        prior, mixing = model.prior, model.head.mixing
-        assert isinstance(prior, IndependentGPs)
-        assert isinstance(mixing, BayesianMixing)
-        noise_var = torch.tensor([gp.noise_var for gp in self.gps]).double() / self.scale.square()
-        model.head.noise.log_precision.copy_(-noise_var.log())
+    def apply(self, model: Model, generator: torch.Generator) -> None:
+        """Put a model where the exact GPs are, part by part: see `part_starts`."""
         for output, dof in enumerate(self.dof):
             if dof is not None and isinstance(model.head.noise, HeavyTailed):
-                model.head.noise.log_spare_dof[output] = math.log(dof - 2)
-        self._set_kernels(prior)
-        target = self.batch.y if self.mean is None else self.mean.residual(self.batch.y, self.batch.x)
-        weight = self.batch.observed.double() / (noise_var * self.relative_noise)
-        set_posterior(prior, self.batch.x, target, weight)
-        mixing.mean.copy_(torch.eye(*mixing.mean.shape))
-        features = prior(self.batch.x.to(mixing.mean), 1, torch.Generator())
-        second = features.mean.square() + features.var
-        mixing.log_scale.copy_(-0.5 * torch.log1p(weight.to(second).T @ second))
+                model.head.noise.log_spare_dof.data[output] = math.log(dof - 2)
+        start_parts(model, self._signal(rank_of(model)), generator)
 
-    def _set_kernels(self, prior: IndependentGPs) -> None:
-        kernel = prior.kernel
-        assert isinstance(kernel, ScaledRBF)
+    def _signal(self, rank: int) -> Signal:
+        """In the units of the head."""
+        x, observed = self.batch.x, self.batch.observed
+        target = self.batch.y if self.mean is None else self.mean.residual(self.batch.y, x)
         lengthscale, outputscale = self._hyperparameters()
-        like = kernel.base_kernel.raw_lengthscale
-        kernel.base_kernel.lengthscale = lengthscale.reshape(like.shape).to(like)
-        kernel.outputscale = (outputscale / self.scale.square()).to(like)
-
-
-@torch.no_grad()
-def set_posterior(
-    prior: IndependentGPs,
-    x: Float[Tensor, "N D"],
-    target: Float[Tensor, "N L"],
-    weight: Float[Tensor, "N L"],
-) -> None:
-    """q(v) of each latent GP at its optimum, where row n observes f + N(0, 1/weight): in closed form (Titsias 2009).
-
-    With A = K_zz^{-1/2} K_zx and B = I + A W Aᵀ, q(v) = N(B⁻¹ A W (y − mean), B⁻¹).
-    """
-    like = prior.variational_mean
-    rows = x.to(like)
-    cross = prior.whitened_cross(rows).double()
-    weighted = cross * weight.T.double().unsqueeze(-2)
-    precision = weighted @ cross.mT
-    precision.diagonal(dim1=-2, dim2=-1).add_(1.0)
-    factor = torch.linalg.cholesky(precision)
-    gap = (target - prior.mean(rows)).T.double().unsqueeze(-1)
-    prior.variational_mean.copy_(torch.cholesky_solve(weighted @ gap, factor).squeeze(-1))
-    prior.variational_root.copy_(torch.linalg.cholesky(torch.cholesky_inverse(factor)))
+        unit = self.scale.square()
+        noise_var = torch.tensor([gp.noise_var for gp in self.gps]).double() / unit
+        return Signal.of(x, target, observed, noise_var, self.relative_noise, lengthscale, outputscale / unit, rank)
 
 
 def spread_out(gps: Sequence[ExactGP], x: Float[Array, "N D"], most: int) -> Int[IntArray, "M"]:

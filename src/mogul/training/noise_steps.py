@@ -8,7 +8,7 @@ from mogul.data import Batch
 from mogul.marginals import Marginals
 from mogul.model import Model
 from mogul.priors import IndependentGPs
-from mogul.training.exact_start import set_posterior
+from mogul.training.part_starts import set_posterior
 
 _ROUNDS, _STEPS, _RATE = 6, 40, 0.05
 

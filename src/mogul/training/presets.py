@@ -25,6 +25,9 @@ _MANY_STEPS, _FEWEST_EPOCHS = 3000, 3
 _MILESTONES, _DECAY = tuple(0.1 * tenth for tenth in range(2, 10)), 0.65
 # Beyond so many rows random starts hardly differ, and single precision is as good (docs/performance.md) and faster.
 _FEW_ROWS = 2500
+# From an exact start, steps and rate by the part of a model that needs most care: nets have no posterior, and overfit
+# few rows long before the bound says so.
+_AFTER_EXACT, _NETS_AFTER_EXACT, _EXACT_BATCH = (300, 0.02), (60, 0.003), 500
 # Large steps learn more of rows like those at hand, and are too sure of others (docs/defaults.md).
 _FEW_ROWS_RATE, _RATE, _GROUPED_RATE = 0.03, 0.02, 0.01
 # With half of the paper's inducing points a step takes two fifths of the time (docs/defaults.md).
@@ -62,6 +65,8 @@ def with_defaults(
     ({'noise': 'residuals', 'num_latents': 2}, {'noise': 'constant'})
     >>> with_defaults({"noise": "net"}, "mogp", None, num_outputs=7, num_rows=10_000)
     {'noise': 'net', 'num_latents': 4, 'num_inducing': 200}
+    >>> with_defaults({"noise": "gp"}, "n-sbgprn", None, num_outputs=3, num_rows=300)
+    {'noise': 'gp', 'num_latents': 3, 'num_hidden': 6}
     """
     if preset == "paper" or is_latent(model):
         return {"noise": "constant", **options}
@@ -70,7 +75,16 @@ def with_defaults(
     sizes = {} if "layers" in options else {"num_latents": num_latents}
     if num_rows > _FEW_ROWS and _has_many_inducing(model):
         sizes |= {"num_inducing": _NUM_INDUCING}
+    if num_rows <= _FEW_ROWS:
+        sizes |= _hidden_units(model, num_outputs, num_latents)
     return {"noise": FROM_RESIDUALS, **sizes, **options}
+
+
+def _hidden_units(model: str, num_outputs: int, num_latents: int) -> dict[str, int]:
+    """Two for each GP at least: a pair of opposite signs can be linear, which an exact start wants."""
+    recipes = [] if model == AUTO else [Name.parse(name).recipe for name in members(model)]
+    sizes = [recipe.hidden_per_output * num_outputs for recipe in recipes if "hidden units" in recipe.parts]
+    return {"num_hidden": max(*sizes, 2 * num_latents)} if sizes and min(sizes) < 2 * num_latents else {}
 
 
 def _has_many_inducing(model: str) -> bool:
@@ -113,6 +127,8 @@ def _default(model: str, seed: int, num_rows: int, grouped: bool) -> TrainingCon
     """A budget of steps, closed-form noise; several starts and double precision for few rows."""
     few = num_rows <= _FEW_ROWS
     recipe = Name.parse(model).recipe
+    if few and not is_latent(model):
+        return from_exact_start(model, seed, num_rows)
     batch_size = 250 if few else recipe.batch_size
     steps_each = math.ceil(num_rows / batch_size)
     if few:
@@ -127,12 +143,37 @@ def _default(model: str, seed: int, num_rows: int, grouped: bool) -> TrainingCon
         milestones=_MILESTONES,
         decay=_DECAY,
         anneal_epochs=min(recipe.anneal_epochs, epochs // 5),
-        start="exact" if few else "random",
         num_starts=5 if few else 1,
         expectation=_closed_form(model),
         updates=(NoiseUpdate(),),
         stopping=Stopping(),
         precision=_precision(num_rows),
+        seed=seed,
+    )
+
+
+def from_exact_start(model: str, seed: int, num_rows: int) -> TrainingConfig:
+    """Few rows: a model that starts where exact GPs ended, trained on from there by large batches.
+
+    A model of a kernel of one's own has no exact start, and several random ones.
+
+    >>> config = from_exact_start("n-mogp", seed=0, num_rows=300)
+    >>> config.start, config.epochs, config.batch_size
+    ('exact', 300, 300)
+    """
+    nets = "net mixing" in Name.parse(model).recipe.parts
+    steps, rate = _NETS_AFTER_EXACT if nets else _AFTER_EXACT
+    batch_size = min(num_rows, _EXACT_BATCH)
+    return TrainingConfig(
+        start="exact",
+        epochs=math.ceil(steps / math.ceil(num_rows / batch_size)),
+        batch_size=batch_size,
+        learning_rate=rate,
+        milestones=(0.5, 0.7, 0.8, 0.9),
+        decay=0.5,
+        num_starts=5,
+        expectation=_closed_form(model),
+        updates=(NoiseUpdate(),),
         seed=seed,
     )
 

@@ -222,7 +222,7 @@ class Task:
             generator = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=seeds)))
             built = models.build(self.model, x, self.data.num_outputs, generator, **options)
             if exact is not None:
-                exact.apply(built)
+                exact.apply(built, generator)
                 if exact.solves(built):
                     config = config.solved()
                     if built.head.noise.varies:

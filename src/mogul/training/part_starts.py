@@ -1,0 +1,365 @@
+"""Where the parts of a model start, given what exact GPs say of the signal: prior, kernels, features, mixing.
+
+Outputs are a linear map of a few latent functions. Features start nearly linear in these, and the mixing such that it
+undoes them; q(u), in closed form given the rest, then makes up for what is not linear.
+"""
+
+from dataclasses import dataclass
+from functools import singledispatch
+
+import torch
+from gpytorch.kernels import Kernel
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from mogul.heads import BayesianMixing, CorrelatedMixing, Features, GPMixing, Head, Identity, Mixing, NetMixing, Neural
+from mogul.marginals import FeatureMoments, Marginals
+from mogul.model import Model
+from mogul.priors import ConstantMean, DeepGPs, DeepKernel, IndependentGPs, Prior, ScaledRBF, kmeans
+
+# The largest M̃F in hidden units, and their biases, by turns: units of one latent function then differ.
+_ACTIVATION, _BIASES = 0.5, (0.0, 0.7, -0.7, 1.4, -1.4)
+# The relative size of what breaks symmetries; the loadings of functions that no output needs yet.
+_SPREAD, _UNUSED = 0.02, 0.05
+# What nets and GPs of a mixing matrix or a kernel add to a constant at first, as a share of what they usually do.
+_SMALL = 0.01
+# Of a layer on top of another: lengthscales over the spread of its inputs, so that it is nearly linear.
+_LINEAR = 4.0
+_NUM_ROUNDS, _NUM_SWEEPS = 5, 2
+_STEP = 1e-2  # of finite differences in a latent function
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What exact GPs say of P outputs, in the units of the head.
+
+    Args:
+        x: standardised inputs.
+        y: what is to be explained; 0 where it is not observed.
+        weight: the precision of the noise; 0 where an output is not observed.
+        noise_var: the variance of the noise.
+        lengthscale: of each GP.
+        outputscale: of each GP.
+        components: functions of unit size times these are the signal: one for each output, or principal components.
+    """
+
+    x: Float[Tensor, "N D"]
+    y: Float[Tensor, "N P"]
+    weight: Float[Tensor, "N P"]
+    noise_var: Float[Tensor, "P"]
+    lengthscale: Float[Tensor, "P D"]
+    outputscale: Float[Tensor, "P"]
+    components: Float[Tensor, "P R"]
+
+    @staticmethod
+    def of(
+        x: Float[Tensor, "N D"],
+        y: Float[Tensor, "N P"],
+        observed: Bool[Tensor, "N P"],
+        noise_var: Float[Tensor, "P"],
+        relative_noise: Float[Tensor, "N P"],
+        lengthscale: Float[Tensor, "P D"],
+        outputscale: Float[Tensor, "P"],
+        rank: int,
+    ) -> "Signal":
+        """With as many components as there can be; what those leave of the signal is noise."""
+        seen = observed.to(y)
+        y = torch.where(observed, y, 0.0)
+        components = torch.eye(len(noise_var)).to(y)
+        if rank < len(noise_var):
+            cov = (y.T @ y) / (seen.T @ seen).clamp_min(1) - torch.diag(noise_var)
+            components = _principal_components(cov, rank)
+            noise_var = noise_var + (cov.diagonal() - components.square().sum(1)).clamp_min(0)
+        return Signal(x, y, seen / (noise_var * relative_noise), noise_var, lengthscale, outputscale, components)
+
+
+@dataclass(frozen=True)
+class Latents:
+    """L functions whose linear map is the signal: y ≈ target loadingsᵀ.
+
+    Args:
+        target: the functions at the rows, as noisy as the outputs.
+        weight: the precision of that noise.
+        loadings: from functions to outputs.
+        lengthscale: of each function.
+        outputscale: of each function.
+    """
+
+    target: Float[Tensor, "N L"]
+    weight: Float[Tensor, "N L"]
+    loadings: Float[Tensor, "P L"]
+    lengthscale: Float[Tensor, "L D"]
+    outputscale: Float[Tensor, "L"]
+
+    @staticmethod
+    def of(signal: Signal, num_latents: int, generator: torch.Generator) -> "Latents":
+        """The signal's components, and further functions that are hardly used at first, with their kernels by turns."""
+        used = signal.components
+        turns = torch.arange(num_latents - used.shape[1]) % used.shape[1]
+        unused = _UNUSED * torch.randn(len(used), len(turns), generator=generator).to(used)
+        loadings = torch.cat([used, unused], 1)
+        kernels = torch.cat([used, used[:, turns]], 1).square()
+        weight = signal.weight @ loadings.square()
+        return Latents(
+            ((signal.weight * signal.y) @ loadings) / weight.clamp_min(1e-12),
+            weight,
+            loadings,
+            (kernels.T @ signal.lengthscale.pow(-2) / kernels.sum(0).unsqueeze(1)).rsqrt(),
+            kernels.T @ signal.outputscale / kernels.sum(0).square(),
+        )
+
+
+@torch.no_grad()
+def start_parts(model: Model, signal: Signal, generator: torch.Generator) -> None:
+    """Put prior, features and mixing where they explain the signal."""
+    head = model.head
+    head.noise.log_precision.copy_(-signal.noise_var.log())
+    top = start_prior(model.prior, signal, generator)
+    q = _marginals(model.prior, signal.x)
+    start_features(head.features, q.mean, generator)
+    matrix = before = torch.zeros(0)
+    for _ in range(_NUM_ROUNDS):
+        moments = head.features.moments(q)
+        before, matrix = matrix, matrix_of(head.features, top, signal, moments)
+        start_mixing(head.mixing, signal, moments, matrix)
+        if torch.equal(before, matrix):  # as for a linear head
+            break
+        adapt(model.prior, head, signal)
+        q = _marginals(model.prior, signal.x)
+
+
+@singledispatch
+def start_prior(prior: Prior, signal: Signal, generator: torch.Generator) -> Latents:
+    """Set kernels and q(u) to what the signal's latent functions are; give those of the last layer."""
+    raise NotImplementedError(f"An exact start must know the prior; got {type(prior).__name__}. Use start='random'.")
+
+
+@start_prior.register
+def _(prior: IndependentGPs, signal: Signal, generator: torch.Generator) -> Latents:
+    latents = Latents.of(signal, prior.num_latents, generator)
+    start_kernel(prior.kernel, latents.lengthscale, latents.outputscale)
+    if prior.log_white_noise is not None:
+        prior.log_white_noise.copy_(-(latents.weight.mean(0) / _SMALL).log())
+    set_posterior(prior, signal.x, latents.target, latents.weight)
+    return latents
+
+
+@start_prior.register
+def _(prior: DeepGPs, signal: Signal, generator: torch.Generator) -> Latents:
+    first, *others = _layers(prior)
+    latents = start_prior(first, signal, generator)
+    below = _marginals(first, signal.x).mean
+    for layer in others:
+        latents = Latents.of(signal, layer.num_latents, generator)
+        _start_linear(layer, below, latents, signal, generator)
+        below = _marginals(layer, below).mean
+    return latents
+
+
+def _start_linear(
+    layer: IndependentGPs, below: Float[Tensor, "N E"], latents: Latents, signal: Signal, generator: torch.Generator
+) -> None:
+    """A layer whose functions are nearly linear in those below: lengthscales are long for what is there."""
+    spread = below.std(0).clamp_min(0.1)
+    points = kmeans(below, layer.inducing_points.shape[-2], generator)
+    missing = layer.inducing_points.shape[-2] - len(points)
+    more = below.mean(0) + 2 * spread * torch.randn(missing, len(spread), generator=generator).to(below)
+    layer.inducing_points.copy_(torch.cat([points, more]).expand_as(layer.inducing_points))
+    # Slopes have the variance s/ℓ²: unit functions of unit functions.
+    lengthscale = (_LINEAR * spread).expand(layer.num_latents, -1)
+    outputscale = torch.full_like(latents.outputscale, _LINEAR**2)
+    start_kernel(layer.kernel, lengthscale, outputscale)
+    set_posterior(layer, below, latents.target, latents.weight)
+
+
+@singledispatch
+def start_kernel(kernel: Kernel, lengthscale: Float[Tensor, "L D"], outputscale: Float[Tensor, "L"]) -> None:
+    """Set lengthscales and variances; a kernel that has none of them stays as it is."""
+
+
+@start_kernel.register
+def _(kernel: ScaledRBF, lengthscale: Float[Tensor, "L D"], outputscale: Float[Tensor, "L"]) -> None:
+    base, like = kernel.base_kernel, kernel.base_kernel.raw_lengthscale
+    if not kernel.batch_shape:  # one for all
+        lengthscale, outputscale = lengthscale.pow(-2).mean(0).rsqrt(), outputscale.mean()
+    base.lengthscale = lengthscale.reshape(like.shape).to(like)
+    kernel.outputscale = outputscale.to(like)
+
+
+@start_kernel.register
+def _(kernel: DeepKernel, lengthscale: Float[Tensor, "L D"], outputscale: Float[Tensor, "L"]) -> None:
+    kernel.net.weights[-1].mul_(_SMALL)
+    start_kernel(kernel.kernel, lengthscale, outputscale)
+
+
+@singledispatch
+def start_features(features: Features, f: Float[Tensor, "N L"], generator: torch.Generator) -> None:
+    """Nearly linear in f, and such that f can be told from them."""
+
+
+@start_features.register
+def _(features: Neural, f: Float[Tensor, "N L"], generator: torch.Generator) -> None:
+    """Each function has a unit, then each one of the other sign, then each further ones with other biases."""
+    num_hidden, num_latents = features.hidden_weights.shape
+    unit = torch.arange(num_hidden)
+    sign = 1.0 - 2.0 * ((unit // num_latents) % 2)
+    scale = _ACTIVATION / f.abs().amax(0).clamp_min(0.1)
+    weights = sign.unsqueeze(1) * torch.nn.functional.one_hot(unit % num_latents, num_latents) * scale.cpu()
+    biases = torch.tensor(_BIASES)[(unit // (2 * num_latents)) % len(_BIASES)]
+    features.hidden_weights.copy_(weights + _SPREAD * scale.cpu() * torch.randn(weights.shape, generator=generator))
+    features.bias_mean.copy_(biases + _SPREAD * _ACTIVATION * torch.randn(num_hidden, generator=generator))
+    features.bias_log_scale.fill_(-6.0)
+
+
+@singledispatch
+def matrix_of(features: Features, latents: Latents, signal: Signal, moments: FeatureMoments) -> Float[Tensor, "P H"]:
+    """The matrix that takes features to the signal."""
+    raise NotImplementedError(f"An exact start must know the features; got {type(features).__name__}.")
+
+
+@matrix_of.register
+def _(features: Identity, latents: Latents, signal: Signal, moments: FeatureMoments) -> Float[Tensor, "P H"]:
+    return latents.loadings
+
+
+@matrix_of.register
+def _(features: Neural, latents: Latents, signal: Signal, moments: FeatureMoments) -> Float[Tensor, "P H"]:
+    """Ridge regression of the signal on the units: the mean of q(M), which has a unit Normal prior."""
+    h = moments.mean.double()
+    gram = torch.einsum("np,nh,nk->phk", signal.weight, h, h)
+    gram.diagonal(dim1=-2, dim2=-1).add_(1 + signal.weight.T @ moments.var.double())
+    matrix: Tensor = torch.linalg.solve(gram, (signal.weight * signal.y).T @ h)
+    return matrix
+
+
+@singledispatch
+def start_mixing(mixing: Mixing, signal: Signal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
+    """Set M to this matrix, for all x, as certain as the rows make it."""
+    raise NotImplementedError(f"An exact start must know the mixing; got {type(mixing).__name__}.")
+
+
+@start_mixing.register
+def _(mixing: BayesianMixing, signal: Signal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
+    """Var M_ph = 1 / (1 + Σ weight E h²): the optimum given features."""
+    second = (moments.mean.square() + moments.var).double()
+    mixing.mean.copy_(matrix)
+    scale = torch.rsqrt(1 + signal.weight.T @ second)
+    if isinstance(mixing, CorrelatedMixing):
+        mixing.root.copy_(torch.diag_embed(scale))
+    else:
+        mixing.log_scale.copy_(scale.log())
+
+
+@start_mixing.register
+def _(mixing: NetMixing, signal: Signal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
+    """The last layer's biases are the matrix, its weights all but nothing."""
+    mixing.net.biases[-1].copy_(matrix.flatten())
+    last = mixing.net.weights[-1]
+    last.mul_(_SMALL * last.shape[1] ** -0.5 / last.std().clamp_min(1e-12))
+
+
+@start_mixing.register
+def _(mixing: GPMixing, signal: Signal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
+    """GPs at their means, the matrix; their variance is what the rows leave, with E h² for the squared features."""
+    gps = mixing.gps
+    assert isinstance(gps.mean, ConstantMean)
+    gps.mean.constant.copy_(matrix.flatten())
+    gps.kernel.outputscale = _SMALL
+    second = (moments.mean.square() + moments.var).double()
+    weight = signal.weight.unsqueeze(-1) * second.unsqueeze(-2)
+    set_posterior(gps, signal.x, gps.mean(signal.x.to(gps.variational_mean)).double(), weight.flatten(1))
+
+
+@singledispatch
+def adapt(prior: Prior, head: Head, signal: Signal) -> None:
+    """q(u) of the latent GPs given the head; a deep prior's stays as it is."""
+
+
+@adapt.register
+def _(prior: IndependentGPs, head: Head, signal: Signal) -> None:
+    """Each latent GP by turns: Gauss–Newton steps, which end at once where the head is linear.
+
+    With J = ∂E[signal]/∂f, row n observes f + Σ_p w J (y − E[signal]) / W with the precision W = Σ_p w J².
+    """
+    cross = prior.whitened_cross(signal.x.to(prior.variational_mean)).double()
+    for _ in range(_NUM_SWEEPS):
+        for latent in range(prior.num_latents):
+            q = _marginals(prior, signal.x)
+            expected, slope = _slope(head, q, signal.x, latent)
+            weight = (signal.weight * slope.square()).sum(1)
+            gap = (signal.weight * slope * (signal.y - expected)).sum(1)
+            target = q.mean[:, latent] + gap / weight.clamp_min(1e-12)
+            own = cross[latent if len(cross) > 1 else 0]
+            mean, root = closed_form(own, target - prior.mean(signal.x.to(q.mean))[:, latent], weight)
+            prior.variational_mean[latent].copy_(mean)
+            prior.variational_root[latent].copy_(root)
+
+
+def _slope(
+    head: Head, q: Marginals, x: Float[Tensor, "N D"], latent: int
+) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N P"]]:
+    """E[signal] at q, and its derivative by the mean of one latent function, row by row."""
+
+    def expected(step: float) -> Float[Tensor, "N P"]:
+        mean = q.mean.clone()
+        mean[:, latent] += step
+        return head.moments(Marginals(mean, q.var), x.to(mean), torch.Generator()).mean.double()
+
+    return expected(0.0), (expected(_STEP) - expected(-_STEP)) / (2 * _STEP)
+
+
+@torch.no_grad()
+def set_posterior(
+    prior: IndependentGPs,
+    x: Float[Tensor, "N E"],
+    target: Float[Tensor, "N L"],
+    weight: Float[Tensor, "N L"],
+) -> None:
+    """q(v) of each latent GP at its optimum, where row n observes f + N(0, 1/weight): see `closed_form`."""
+    rows = x.to(prior.variational_mean)
+    gap = (target - prior.mean(rows)).T.double()
+    mean, root = closed_form(prior.whitened_cross(rows).double(), gap, weight.T.double())
+    prior.variational_mean.copy_(mean)
+    prior.variational_root.copy_(root)
+
+
+def closed_form(
+    cross: Float[Tensor, "*K M N"], gap: Float[Tensor, "*L N"], weight: Float[Tensor, "*L N"]
+) -> tuple[Float[Tensor, "*L M"], Float[Tensor, "*L M M"]]:
+    """Mean and root of q(v), where row n observes Aᵀv + N(0, 1/weight) (Titsias 2009); A may be the same for all.
+
+    With A = K_zz^{-1/2} K_zx and B = I + A W Aᵀ, q(v) = N(B⁻¹ A W gap, B⁻¹).
+    """
+    weighted = cross * weight.unsqueeze(-2)
+    precision = weighted @ cross.mT
+    precision.diagonal(dim1=-2, dim2=-1).add_(1.0)
+    factor = torch.linalg.cholesky(precision)
+    mean = torch.cholesky_solve(weighted @ gap.unsqueeze(-1), factor).squeeze(-1)
+    return mean, torch.linalg.cholesky(torch.cholesky_inverse(factor))
+
+
+def rank_of(model: Model) -> int:
+    """How many functions of x reach the outputs at most."""
+    return min([model.head.features.num_features, *(layer.num_latents for layer in _layers(model.prior))])
+
+
+def _layers(prior: Prior) -> list[IndependentGPs]:
+    layers = prior.layers if isinstance(prior, DeepGPs) else [prior]
+    return [layer for layer in layers if isinstance(layer, IndependentGPs)]
+
+
+def _marginals(prior: Prior, x: Float[Tensor, "N E"]) -> Marginals:
+    """Those of q(F) at the rows; of a deep prior, at the means of its inner layers."""
+    *inner, last = _layers(prior)
+    x = x.to(last.variational_mean)
+    for layer in inner:
+        x = layer.forward(x, 1, torch.Generator()).mean
+    return last.forward(x, 1, torch.Generator())
+
+
+def _principal_components(cov: Float[Tensor, "P P"], number: int) -> Float[Tensor, "P R"]:
+    """Leading directions times standard deviations."""
+    sizes, directions = torch.linalg.eigh(cov)
+    sizes = sizes.clamp_min(1e-3 * float(sizes[-1].clamp_min(1e-3)))
+    components: Tensor = directions * sizes.sqrt()
+    return components.flip(1)[:, :number]
