@@ -248,7 +248,8 @@ def require_used(name: str, options: Mapping[str, Any]) -> None:
     unused = unused_options(name, noise)
     for option in options:
         if option in unused:
-            kinds = [f"noise={kind!r}" for kind, owned in _NOISE_OPTIONS.items() if option in owned]
+            named = {kind: owned for kind, owned in _NOISE_OPTIONS.items() if kind != FROM_RESIDUALS}
+            kinds = [f"noise={kind!r}" for kind, owned in named.items() if option in owned]
             having = kinds or [family for family in FAMILIES if option not in unused_options(family)]
             raise ConfigError(
                 f"{option} must be left out where nothing uses it; {f'{noise} noise' if kinds else name} does not; "

@@ -46,6 +46,7 @@ from mogul.priors import (
 
 FROM_RESIDUALS = "residuals"  # in place of a name: the kind that residuals of exact GPs ask for
 NoiseName = Literal["constant", "net", "gp", "student-t", "gp-student-t", "low-rank"]
+NoiseChoice = NoiseName | Literal["residuals"]
 VARYING_NOISES: tuple[NoiseName, ...] = ("net", "gp", "gp-student-t")  # those that depend on the input: `Noise.varies`
 
 

@@ -4,12 +4,12 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pandas as pd
 
 from mogul.errors import FitError, MogulWarning
-from mogul.plan import NoiseName
+from mogul.plan import FROM_RESIDUALS, NoiseChoice, NoiseName
 
 if TYPE_CHECKING:
     from mogul.training.fitted import Fitted
@@ -29,14 +29,14 @@ class Candidate:
     """
 
     model: str
-    noise: NoiseName
+    noise: NoiseChoice
     ll: float | None = None
     epochs: int = 0
     seconds: float = 0.0
     failure: str | None = None
 
     @property
-    def pair(self) -> tuple[str, NoiseName]:
+    def pair(self) -> tuple[str, NoiseChoice]:
         """What tells it from the others."""
         return self.model, self.noise
 
@@ -67,7 +67,10 @@ class Choice:
 
 
 def best_candidate(
-    train: "Callable[[str, NoiseName], Fitted]", num_held_out: int, models: Sequence[str], noises: Sequence[NoiseName]
+    train: "Callable[[str, NoiseChoice], Fitted]",
+    num_held_out: int,
+    models: Sequence[str],
+    noises: Sequence[NoiseChoice],
 ) -> "Fitted":
     """The candidate under which held-out rows are likeliest, as training with early stopping left it.
 
@@ -91,14 +94,14 @@ def best_candidate(
 class _Trials:
     """Candidates one after the other, until Ctrl-C ends it."""
 
-    train: "Callable[[str, NoiseName], Fitted]"
+    train: "Callable[[str, NoiseChoice], Fitted]"
     tried: list[Candidate] = field(default_factory=list)
     best: "Fitted | None" = None
     chosen: Candidate | None = None
     error: FitError | None = None
     interrupted: bool = False
 
-    def enter(self, model: str, noise: NoiseName) -> None:
+    def enter(self, model: str, noise: NoiseChoice) -> None:
         if self.interrupted:
             return
         try:
@@ -118,9 +121,10 @@ class _Trials:
         else:
             self._compare(fitted, model, noise)
 
-    def _compare(self, fitted: "Fitted", model: str, noise: NoiseName) -> None:
+    def _compare(self, fitted: "Fitted", model: str, noise: NoiseChoice) -> None:
         history = fitted.history
         seconds = sum(record.seconds for record in history.records)
+        noise = cast(NoiseName, fitted.noise_name) if noise == FROM_RESIDUALS else noise  # what they chose
         candidate = Candidate(model, noise, history.held_out, len(history.elbo), seconds)
         self.tried.append(candidate)
         if self.chosen is None or _score(candidate) > _score(self.chosen):

@@ -66,10 +66,17 @@ class ExactStart:
     @property
     def noises(self) -> tuple[NoiseName, ...]:
         """The kinds of noise that the residuals of rows left out ask for, simple ones first."""
-        kinds: tuple[NoiseName, NoiseName] = ("constant", "gp")
-        if any(dof is not None for dof in self.dof):
-            kinds = ("student-t", "gp-student-t")
-        return kinds if self.varies else kinds[:1]
+        simple: NoiseName = "student-t" if self._is_heavy else "constant"
+        return (simple, self.varying_noise) if self.varies else (simple,)
+
+    @property
+    def varying_noise(self) -> NoiseName:
+        """The kind of noise that depends on x, with the tails that residuals have."""
+        return "gp-student-t" if self._is_heavy else "gp"
+
+    @property
+    def _is_heavy(self) -> bool:
+        return any(dof is not None for dof in self.dof)
 
     @property
     def scale(self) -> Float[Tensor, "P"]:

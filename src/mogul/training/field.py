@@ -7,7 +7,7 @@ from typing import Any, get_args
 from mogul import models
 from mogul.errors import ConfigError, unknown_name
 from mogul.families import AUTO, is_latent, members, suits
-from mogul.plan import FROM_RESIDUALS, NoiseName
+from mogul.plan import FROM_RESIDUALS, NoiseChoice, NoiseName
 from mogul.training.choice import MODELS, NOISES
 
 # Options of `build` that training finds: see `mean` and `TrainingConfig.start`.
@@ -31,7 +31,7 @@ class Field:
     """
 
     models: tuple[str, ...]
-    noises: tuple[NoiseName, ...]
+    noises: tuple[NoiseChoice, ...]
     asked: str
     mixing: bool
 

@@ -152,17 +152,26 @@ class Task:
 
         if options.get("noise") != FROM_RESIDUALS:
             return trained_with(options.get("noise", "constant"), folder)
-        kinds = ("constant",) if exact is None else exact.noises
         if exact is None or not self._solved(options, exact):
-            return trained_with(kinds[-1], folder)
-        return max((trained_with(kind, None) for kind in kinds), key=lambda fitted: fitted.history.elbo[-1])
+            return trained_with(self._unsolved_noise(exact), folder)
+        return max((trained_with(kind, None) for kind in exact.noises), key=lambda fitted: fitted.history.elbo[-1])
+
+    def _unsolved_noise(self, exact: ExactStart | None) -> str:
+        """For a model that is trained by steps: noise that depends on x where rows are many, or its objective asks."""
+        if exact is None:
+            return "constant"
+        varying = self.config.objective == "balanced" or not self._starts_exact({})
+        return exact.varying_noise if varying else exact.noises[-1]
 
     def _solved(self, options: Mapping[str, Any], exact: ExactStart) -> bool:
         """Whether exact GPs leave nothing to train."""
         few = self.scaling.batch(self.known.rows(np.arange(min(_FEW, self.known.num_rows))), self.config.dtype)
         simple: dict[str, Any] = {**options, "noise": "constant"}
         built = models.build(self.model, few.x, self.data.num_outputs, torch.Generator(), **simple)
-        return self._starts_exact(options) and exact.solves(built)
+        return self._starts_exact(options) and self._is_solved(exact, built)
+
+    def _is_solved(self, exact: ExactStart, built: Model) -> bool:
+        return self.config.objective == "elbo" and exact.solves(built)
 
     def _trained(
         self,
@@ -223,7 +232,7 @@ class Task:
             built = models.build(self.model, x, self.data.num_outputs, generator, **options)
             if exact is not None:
                 exact.apply(built, generator)
-                if exact.solves(built):
+                if self._is_solved(exact, built):
                     config = config.solved()
                     if built.head.noise.varies:
                         alternate(built, batch, generator)
