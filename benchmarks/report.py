@@ -43,6 +43,8 @@ _TRAJECTORY = (
     "N-SBGPRN with GP noise, the default's rate and 20 epochs for rows in groups, trained on trajectories 1–8, tested "
     "on 9–10."
 )
+_SMALL = "`python -m benchmarks small`: 40 generated problems, both sides in one process of one thread."
+_PANEL = "The same command; see `benchmarks/small.py`."
 _ROW = "Median of 600 calls, in turns of 20: mean and std of one row, noise included."
 
 FIGURES = (
@@ -114,6 +116,16 @@ FIGURES = (
         True,
         "The same steps, each in a process of its own; cached pages of the mapped file are not counted.",
     ),
+    Figure("small_rmse_share", "few rows: RMSE within 1.1 × scikit-learn's, worst output", 0.97, False, _SMALL),
+    Figure("small_density_share", "log density not behind by more than 0.05 nat per output", 0.95, False, _SMALL),
+    Figure("small_coverage_share", "95 % bands that hold 92–98 %", 0.9, False, _SMALL),
+    Figure("small_time_ratio", "median time over scikit-learn's", 2, True, _SMALL),
+    Figure("small_time_ratio_1000", "the same at 1,000 rows, 4 → 4", 0.4, True, _PANEL),
+    Figure("small_sine_count", "sin 2x₀ with R² ≥ 0.95, of 18 data sets × 3 seeds", 54, False, _PANEL),
+    Figure("small_outside_sine", "95 % bands outside the data: a sine", 0.85, False, _PANEL),
+    Figure("small_outside_square", "… a square", 0.85, False, _PANEL),
+    Figure("small_outside_plane", "… a plane, at 10 and 50", 0.85, False, _PANEL),
+    Figure("small_outlier_loss", "one training outlier of 100 sd, nats per output lost", 0.05, True, _PANEL),
 )
 
 _TRIED = """## What was tried
