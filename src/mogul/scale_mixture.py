@@ -160,7 +160,7 @@ class LogScale:
 
     def _by_fixed_nodes(self, square: Tensor, rest: Tensor) -> Tensor:
         scale = self._with_some_spread()
-        at, step = torch.tensor(scale._fixed_nodes()).to(square).unbind(1)
+        at, step = torch.tensor(scale._fixed_nodes(), dtype=torch.float64).to(square).unbind(1)
         axes = (-1, *(1,) * max(part.dim() for part in scale._law()))
         log_var, exponent, factor = scale._prior(at.reshape(axes), scale._unit())
         log_weight = exponent + step.log().reshape(axes)
