@@ -48,14 +48,23 @@ class ExactStart:
     varies: bool
 
     @staticmethod
-    def of(batch: Batch, seed: int, *, plane: bool) -> "ExactStart":
-        """Fit them; `plane` says whether a plane may be part of it."""
+    def of(batch: Batch, seed: int, *, plane: bool, reweighted: bool = True) -> "ExactStart":
+        """Fit them.
+
+        Args:
+            batch: standardised rows.
+            seed: of subsets.
+            plane: whether a plane may be part of it.
+            reweighted: whether rows with large residuals are weighed down where tails are heavy.
+        """
         rows = Batch(batch.x.double(), batch.y.double(), batch.observed, batch.index)
         rng = np.random.default_rng(seed)
         gps, dof, varies = [], [], False
         relative_noise = torch.ones_like(rows.y)
         for output, seen in enumerate(rows.observed.T):
-            robust = fit_robust_gp(rows.x[seen].numpy(), rows.y[seen, output].numpy(), rng, plane=plane)
+            robust = fit_robust_gp(
+                rows.x[seen].numpy(), rows.y[seen, output].numpy(), rng, plane=plane, reweighted=reweighted
+            )
             relative_noise[seen, output] = torch.as_tensor(robust.relative_noise)
             gps.append(robust.gp)
             dof.append(robust.dof)

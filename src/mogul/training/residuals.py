@@ -101,7 +101,9 @@ class RobustGP:
     varies: bool
 
 
-def fit_robust_gp(x: Float[Array, "N D"], y: Float[Array, "N"], rng: np.random.Generator, *, plane: bool) -> RobustGP:
+def fit_robust_gp(
+    x: Float[Array, "N D"], y: Float[Array, "N"], rng: np.random.Generator, *, plane: bool, reweighted: bool = True
+) -> RobustGP:
     """An exact GP, and where residuals have heavy tails one with Student-t noise, by iterated reweighting.
 
     >>> rng = np.random.default_rng(0)
@@ -117,7 +119,7 @@ def fit_robust_gp(x: Float[Array, "N D"], y: Float[Array, "N"], rng: np.random.G
     residual = _residuals(gp, x, y, relative, rng)
     tails = fit_student_t(residual)
     heavy = tails.is_heavy
-    for _ in range(_REWEIGHTED if heavy else 0):
+    for _ in range(_REWEIGHTED if heavy and reweighted else 0):
         relative = 1 / tails.weight(residual)
         gp = fit_exact_gp(x, y, rng, relative, plane=plane)
         residual = _residuals(gp, x, y, relative, rng)

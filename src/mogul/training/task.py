@@ -142,18 +142,20 @@ class Task:
 
         Where residuals leave the choice between two kinds of noise, the one with the larger bound.
         """
+        saved = None if folder is None else Checkpoint(folder, self._identity(options), seconds)
         batch = self.scaling.batch(self.known, self.config.dtype)
         exact = self._exact_gps(batch, options)
         options = options | self._found(batch, options, exact)
 
-        def trained_with(noise: str, place: Path | None) -> Fitted:
-            saved = None if place is None else Checkpoint(place, self._identity(options), seconds)
+        def trained_with(noise: str, saved: Checkpoint | None) -> Fitted:
             return self._trained(batch, options | {"noise": noise}, exact, on_epoch, saved)
 
         if options.get("noise") != FROM_RESIDUALS:
-            return trained_with(options.get("noise", "constant"), folder)
+            return trained_with(options.get("noise", "constant"), saved)
         if exact is None or not self._solved(options, exact):
-            return trained_with(self._unsolved_noise(exact), folder)
+            return trained_with(self._unsolved_noise(exact), saved)
+        if len(exact.noises) == 1:
+            return trained_with(exact.noises[0], saved)
         return max((trained_with(kind, None) for kind in exact.noises), key=lambda fitted: fitted.history.elbo[-1])
 
     def _unsolved_noise(self, exact: ExactStart | None) -> str:
@@ -207,7 +209,7 @@ class Task:
         if self.latent or (options.get("noise") != FROM_RESIDUALS and self.mean != "linear"):
             return None
         some = torch.randperm(len(batch), generator=torch.Generator().manual_seed(self.config.seed))[:CLIMBED_ROWS]
-        return ExactStart.of(batch.rows(some), self.config.seed, plane=self.mean == "linear")
+        return ExactStart.of(batch.rows(some), self.config.seed, plane=self.mean == "linear", reweighted=False)
 
     def _found(self, batch: Batch, options: Mapping[str, Any], exact: ExactStart | None) -> dict[str, Any]:
         """The options of `build` that are found in the data: means, the kind of noise, inducing points."""
