@@ -1,4 +1,4 @@
-"""What a model adds its head to: nothing, or a least-squares plane whose residual the head then models."""
+"""What a model adds its head to: nothing, or a plane whose residual the head then models."""
 
 from abc import ABC, abstractmethod
 from dataclasses import replace

@@ -73,8 +73,8 @@ def fit(
         str | None,
         typer.Option(
             help="Name of a model: see mogul models; several with + between them for their mixture; auto for the best "
-            "of mogp, gprn, sbgprn and n-sbgprn on rows held out. Else mogp up to 2,500 rows, n-sbgprn beyond, and "
-            "there with --groups mogp+gprn+n-sbgprn. P outputs have max(min(P, 4), P/2 rounded up) latent GPs.",
+            "of mogp, gprn, sbgprn and n-sbgprn on rows held out. Else mogp by exact GPs up to 2,500 rows, n-sbgprn "
+            "beyond, and there with --groups mogp+gprn+n-sbgprn.",
             autocompletion=complete_model,
         ),
     ] = None,
@@ -82,8 +82,9 @@ def fit(
     noise: Annotated[
         str | None,
         typer.Option(
-            help="Kind of noise: constant, net, gp (the default), student-t, gp-student-t, low-rank, or auto for the "
-            "best on rows held out."
+            help="Kind of noise: constant, net, gp, student-t, gp-student-t, low-rank; residuals (the default) for "
+            "what residuals of rows left out ask for; or auto for the best of gp, constant and "
+            "student-t on rows held out."
         ),
     ] = None,
     objective: Objective = "elbo",
@@ -97,12 +98,15 @@ def fit(
     calibrate: Annotated[
         float | None,
         typer.Option(
-            help="Share of the rows, or groups, to set aside to calibrate by: for predict --coverage. Try .2."
+            help="Share of the rows, or groups, to set aside at random to calibrate by: for predict --coverage. Try .2."
         ),
     ] = None,
     epochs: Epochs = None,
     seed: Seed = 0,
-    preset: Annotated[str, typer.Option(help="How to train: default, or paper for the paper's protocol.")] = "default",
+    preset: Annotated[
+        str,
+        typer.Option(help="default, or paper for the paper's choices: its protocol, constant noise, sizes, no plane."),
+    ] = "default",
     check: Annotated[
         bool | None,
         typer.Option(
@@ -115,6 +119,9 @@ def fit(
     json_: Json = False,
 ) -> None:
     """Fit a model to the rows of a table and write it to a file.
+
+    Up to 2,500 rows by exact GPs, one for each output, in seconds or a minute; beyond by minibatches. mogul.fit(X, Y)
+    in Python gives the same model.
 
     Example: mogul fit jura.csv --targets Cd,Cu,Pb --inputs X,Y --out jura.mogul
 
@@ -194,6 +201,8 @@ def evaluate(
     json_: Json = False,
 ) -> None:
     """Score a model on rows with known outputs: log likelihood, errors, and how often the truth is in its bands.
+
+    The log likelihood is the joint density of all outputs of a row, by importance sampling.
 
     Example: mogul evaluate jura.mogul test.csv
     """

@@ -49,7 +49,9 @@ Objective = Annotated[
         "predictive for the density of predictions."
     ),
 ]
-Epochs = Annotated[int | None, typer.Option(help="Most passes over the data; else by the number of rows.")]
+Epochs = Annotated[
+    int | None, typer.Option(help="Most passes over the data, where a model is trained by steps; else by rows.")
+]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace output files that exist; else they are refused.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]

@@ -34,34 +34,46 @@ class MultiOutputGPRegressor(PredictsOutputs):
     Arguments that are None are chosen by the preset, for the number of rows and outputs: `mogul.fit` gives the same
     model for the same arguments. Outputs may miss values (NaN).
 
+    Up to 2,500 rows each output has an exact GP on top of a plane, with hyperparameters of the largest evidence, and
+    the default is a mogp with a latent GP for each output, in closed form. Other models start there and are trained on
+    by 300 steps of Adam, or 60 where their mixing is a net. With more rows, and with a kernel of one's own, starts are
+    random and training is by minibatches. What is about steps (epochs, batch_size, learning_rate) changes nothing where
+    none are taken.
+
     Args:
         model: one of `mogul.models.names()` with observed inputs, or several, "mogp+n-sbgprn", for the mixture of what
             they say. "auto" tries mogp, gprn, sbgprn and n-sbgprn and keeps the one under which held-out rows are
-            likeliest. None is mogp up to 2,500 rows; beyond, it is n-sbgprn, or with groups mogp+gprn+n-sbgprn. Where
-            it is for us to choose, there is no gprn of more than 20 outputs, and no mixture with noise="auto".
-        preset: "default" or "paper"; None is the default.
+            likeliest. None is mogp up to 2,500 rows; beyond, it is n-sbgprn, or with groups mogp+gprn+n-sbgprn. The
+            default never uses gprn beyond 20 outputs, nor a mixture with noise="auto".
+        preset: "default", or "paper" for the paper's choices: its protocol, constant noise, its sizes and means; None
+            is the default.
         config: a whole `TrainingConfig` in place of a preset.
         epochs: passes over the data.
         batch_size: rows per step.
-        learning_rate: Adam's, at first; by default 0.03 up to 2,500 rows and 0.02 beyond, there 0.01 with groups.
-        num_starts: random starts, of which the best is trained to the end.
+        learning_rate: Adam's, where it is largest; by default 0.02, or 0.003 for a net's mixing up to 2,500 rows and
+            0.01 with groups beyond.
+        num_starts: random starts, of which the best is trained to the end; an exact start is one.
         num_kept: so many of the best starts are trained to the end, and predictions are those of their mixture.
         objective: what training maximises: "elbo", a bound on the evidence (the default); "balanced" for smaller errors
             at some cost in density, with gp and net noise; "predictive" for the density of predictions, with learnt
             sites in deep models.
         precision: "float32" or "float64".
         mean: "linear" (the default), "paper", "zero" or "constant", as `mogul.fit` takes it.
-        num_latents: the number L of GPs; max(min(P, 4), ⌈P/2⌉) for P outputs, and ⌈P/2⌉ in the paper's preset.
+        num_latents: the number L of GPs; P for up to 24 outputs (up to 4 with more than 2,500 rows), else
+            max(4, ⌈P/2⌉); ⌈P/2⌉ in the paper's preset.
         num_hidden: the number H of hidden units.
-        num_inducing: the number M of inducing points.
+        num_inducing: the number M of inducing points, 200 for models of one layer with more than 2,500 rows; from an
+            exact start the most there may be, 600 by default.
         nonlinearity: of the hidden units: a name, or any `Nonlinearity`.
-        noise: "gp" (the default: its size depends on where a row is), "constant" (the default of the paper's preset),
-            "net", "student-t", "gp-student-t" or "low-rank", as `mogul.models.build` has it; "auto" tries gp, constant
-            and student-t, as the model's "auto" tries models.
+        noise: "constant" (the default of the paper's preset), "net", "gp" (its size depends on x), "student-t",
+            "gp-student-t" or "low-rank", as `mogul.models.build` has it. "residuals" (the default) is what residuals
+            of rows left out of exact GPs ask for: constant, student-t, gp or gp-student-t, and one of the last two with
+            more than 2,500 rows. "auto" tries gp, constant and student-t on held-out rows, as the model's "auto" tries
+            models.
         options: further options of `mogul.models.build`, by name.
         calibrate: share of the rows, or of the groups where there are any, that are set aside at random to calibrate by
             after training: 0.2, say. The spread of predictions is made to fit them, and there is `predict_interval`.
-        num_samples: draws of the predictive mixture, for quantiles, covariances and densities.
+        num_samples: draws of the predictive mixture, for quantiles, covariances and the densities of deep models.
         random_state: of everything random but a training by `config`, which has a seed of its own; a number gives the
             same result each time.
 

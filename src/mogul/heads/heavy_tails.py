@@ -141,8 +141,8 @@ class StudentTNoise(HeavyTailed):
         floor: the least scale, of all outputs or of each.
 
     Example:
-        >>> StudentTNoise(num_outputs=2, dof=4.0)(torch.zeros(5, 3), torch.Generator()).var
-        tensor([2., 2.], grad_fn=<DivBackward0>)
+        >>> StudentTNoise(num_outputs=2, dof=4.0)(torch.zeros(5, 3), torch.Generator()).var.detach()
+        tensor([2., 2.])
     """
 
     def __init__(

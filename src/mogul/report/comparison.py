@@ -60,8 +60,9 @@ def units(comparison: Comparison) -> str:
     """What the numbers mean."""
     over = "rows" if comparison.groups is None else "groups"
     return (
-        f"In units of each output's standard deviation in training; ± is one standard error over {over}. Models have "
-        f"GP noise of at least {NOISE_FLOOR:g} such units, least squares and the mean a constant one."
+        f"In units of each output's standard deviation in training; ± is one standard error over {over}. Residuals "
+        f"choose the noise of models (at least {NOISE_FLOOR:g} such units where it depends on the inputs); that of "
+        "least squares and the mean is constant."
     )
 
 

@@ -1,4 +1,4 @@
-"""Training: random starts, minibatches, rates, annealing."""
+"""Training: exact GPs for few rows, random starts and minibatches for many."""
 
 from mogul.training.blueprint import Blueprint
 from mogul.training.config import TrainingConfig

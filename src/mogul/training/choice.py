@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # What model="auto" tries: a matrix, one of GPs, a net's, and hidden units besides (docs/defaults.md compares them).
 MODELS: tuple[str, ...] = ("mogp", "gprn", "sbgprn", "n-sbgprn")
-# What noise="auto" tries, the default first. A net is sure of itself where it has seen nothing, and correlations
+# What noise="auto" tries. A net is sure of itself where it has seen nothing, and correlations
 # between the noises of outputs do not change what is said of each of them: whoever wants those asks for them.
 NOISES: tuple[NoiseName, ...] = ("gp", "constant", "student-t")
 

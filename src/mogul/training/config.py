@@ -34,7 +34,8 @@ class TrainingConfig:
         decay: see `milestones`.
         rates: the rate of each epoch, in place of the four above.
         anneal_epochs: the weight of the KL rises from 0 to 1 over so many epochs.
-        num_starts: random starts; the best by training objective is trained to the end.
+        num_starts: random starts; the best by training objective is trained to the end. An exact start is one, or
+            `num_kept` that differ in what exact GPs do not decide.
         start_epochs: how long each start is trained before the choice; they count towards `epochs`.
         num_kept: so many of the best starts are trained to the end, and predictions are those of their mixture.
         expectation: `Analytic()` or `MonteCarlo(num_samples)`.

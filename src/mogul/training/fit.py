@@ -47,6 +47,10 @@ def fit(
 
     `MultiOutputGPRegressor` and `mogul fit` give the same model for the same data and arguments.
 
+    Up to 2,500 rows an exact GP of each output, with hyperparameters of the largest evidence found, is where training
+    starts, and for the default (a mogp with a latent GP for each of up to 24 outputs) where it ends. With more rows, or
+    a kernel of one's own, starts are random and training is by minibatches: see `mogul.training.presets.preset`.
+
     Args:
         X: inputs (N, D) in their own units: an array, a tensor or a DataFrame of pandas or polars, with Y beside it;
             a DataFrame or the path of a table (.csv, .parquet, .npz, .mat) whose outputs `targets` names; a
@@ -60,19 +64,22 @@ def fit(
         targets: columns of X to predict.
         inputs: columns of X to predict from; all that are neither targets nor groups by default.
         groups: a label for each row, or the column of X that holds them. Whole groups are held out then, drawn at
-            random: they say how long to train, and what "auto" chooses; then the model is trained on all of them.
+            random: they say how long to train, and what "auto" chooses; then the model is trained on all of them. Where
+            rows are held out without groups and seem to follow each other in time, a warning says so.
         validation: rows whose likelihood says when to stop, and what "auto" chooses: a `Dataset` or a pair (X, Y) of
-            one's own, or a share to hold out, a fifth where `groups` or "auto" needs one; else the ELBO is watched.
-        calibrate: share of the rows, or of the groups where there are any, that are set aside to calibrate by after
-            training: 0.2, say. The spread of predictions is made to fit them, and there is `Fitted.interval`.
+            one's own, or a share to hold out at random, a fifth where `groups` or "auto" needs one; else the ELBO is
+            watched.
+        calibrate: share of the rows, or of the groups where there are any, that are set aside at random to calibrate by
+            after training: 0.2, say. The spread of predictions is made to fit them, and there is `Fitted.interval`.
         config: how to train, or a function that says so for each model by name; model, noise, sizes and mean are not
             part of it.
         preset: a named way to train instead: "default", or "paper" for the paper's choices: its protocol, constant
             noise, its sizes and means.
         seed: of everything random; a config has a seed of its own for the training itself.
-        mean: "linear" fits a plane by least squares and models its residual: the default. "paper" has none of that, and
-            each model's latent GPs have the paper's means (the default of the paper's preset and of latent inputs);
-            "zero" and "constant" choose the latent GPs' means.
+        mean: "linear" has a plane with random coefficients under each output, and models its residual: the default.
+            What is not known of the plane is part of every variance. "paper" has none of that, and each model's latent
+            GPs have the paper's means (the default of the paper's preset and of latent inputs); "zero" and "constant"
+            choose the latent GPs' means.
         num_inputs: the number of latent inputs of an `-lvm` model; 4 by default.
         on_epoch: called after each epoch with its record and the model, which it must not change; epochs that are gone
             back on come again.
@@ -86,9 +93,10 @@ def fit(
         options: any of epochs, batch_size, learning_rate, num_starts, num_kept, objective and precision, in place of
             the preset's or the config's; and noise, sizes and nonlinearity, as `mogul.models.build` takes them, of
             which the model must have a use. What is not named is the default's
-            (`mogul.training.presets.with_defaults`), or the paper's with preset="paper". noise="auto" chooses among
-            `mogul.training.choice.NOISES` as model="auto" does among models; where both do, first the model with the
-            default noise, then the noise. Options go to those that have a use for them.
+            (`mogul.training.presets.with_defaults`), or the paper's with preset="paper". noise="residuals", the
+            default, is what residuals of rows left out ask for: constant, student-t, gp or gp-student-t. noise="auto"
+            chooses among `mogul.training.choice.NOISES` as model="auto" does among models; where both do, first the
+            model with GP noise, then the noise. Options go to those that have a use for them.
 
     Ctrl-C ends training, and gives the best start as it was after its last whole epoch, with a warning. A training that
     leaves the range of numbers goes back to smaller steps and more jitter, up to three times.
