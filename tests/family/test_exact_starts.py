@@ -18,7 +18,7 @@ POINTS: dict[str, Any] = {"num_inducing": 60, "num_top_inducing": 30, "num_mixin
 
 
 def reached(name: str, config: TrainingConfig, train: Any, test: Any) -> float:
-    options = with_defaults({"noise": "constant", **POINTS}, name, None, NUM_OUTPUTS)
+    options = with_defaults({"noise": "constant", **POINTS}, name, None, NUM_OUTPUTS, NUM_ROWS)
     unused = models.unused_options(name)
     useful = {option: value for option, value in options.items() if option not in unused}
     return fit(train, model=name, config=config, **useful).evaluate(test, num_samples=200).ll / NUM_OUTPUTS

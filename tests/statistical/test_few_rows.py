@@ -1,0 +1,260 @@
+"""Few rows, no settings: whether the default finds what was planted, and knows what it cannot know."""
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
+
+from mogul import Dataset, fit
+from mogul.errors import MogulWarning
+from mogul.training import Fitted
+from mogul.training.exact_start import ExactStart
+
+# Many fits, whose lines quicker tests run too; some are shared, so that one process makes them.
+pytestmark = [pytest.mark.no_cover, pytest.mark.xdist_group("few rows")]
+
+NOISE = 0.1
+
+
+def truth(x: np.ndarray) -> np.ndarray:
+    return np.stack([np.sin(2 * x[:, 0]), x[:, 1] ** 2], 1)
+
+
+def rows(num_rows: int, seed: int, limit: float = 3.0) -> Dataset:
+    rng = np.random.default_rng([num_rows, seed])
+    x = rng.uniform(-limit, limit, (num_rows, 2))
+    return Dataset(x, truth(x) + NOISE * rng.standard_normal((num_rows, 2)))
+
+
+@cache
+def fitted_to(num_rows: int, seed: int, limit: float = 3.0) -> Fitted:
+    return fit(rows(num_rows, seed, limit))
+
+
+def std_at(fitted: Fitted, x: np.ndarray) -> np.ndarray:
+    return np.sqrt(fitted.predict(x).var)
+
+
+def test_the_default_predicts_what_scikit_learns_exact_gps_do() -> None:
+    """Variances differ by what is not known of the mixing weights, a share of 1/N times the signal over the noise."""
+    data, x = rows(80, 0), rows(200, 1).x
+    fitted = fitted_to(80, 0)
+    batch = fitted.scaling.batch(data, torch.float64)
+    start = ExactStart.of(batch, seed=0, plane=True)
+    points = fitted.scaling.inputs.apply(x)
+    for output, gp in enumerate(start.gps):
+        plane = ConstantKernel(gp.plane_var) * DotProduct(0.0, sigma_0_bounds="fixed") + ConstantKernel(gp.bias_var)
+        kernel = ConstantKernel(gp.outputscale) * RBF(gp.lengthscale) + plane
+        exact = GaussianProcessRegressor(kernel, alpha=gp.noise_var, optimizer=None)
+        exact.fit(batch.x.numpy(), batch.y[:, output].numpy())
+        mean, std = exact.predict(points, return_std=True)
+        found, unit = fitted.predict(x), fitted.scaling.outputs.scale[output]
+        own = (found.mean[:, output] - fitted.scaling.outputs.shift[output]) / unit
+        np.testing.assert_allclose(own, mean, atol=2e-3)
+        np.testing.assert_allclose(np.sqrt(found.var[:, output]) / unit, np.sqrt(std**2 + gp.noise_var), rtol=0.05)
+
+
+# Two decades, inputs in [−1, 1]. With fewer than 2.5 rows in a lengthscale a function looks like noise.
+RESOLVABLE = [(num, scale) for num in (60, 200, 500) for scale in (0.01, 0.03, 0.1, 0.3, 1.0) if num * scale >= 5]
+
+
+@pytest.mark.parametrize(("num_rows", "lengthscale"), RESOLVABLE)
+def test_planted_lengthscales_are_found(num_rows: int, lengthscale: float) -> None:
+    """Within a factor of two, in all draws but one."""
+    good, seeds = 0, range(2 if num_rows == 500 else 6)
+    for seed in seeds:
+        rng = np.random.default_rng([num_rows, seed, round(1000 * lengthscale)])
+        x = rng.uniform(-1, 1, (num_rows, 1))
+        root = np.linalg.cholesky(RBF(lengthscale)(x) + 1e-9 * np.eye(num_rows))
+        fitted = fit(x, root @ rng.standard_normal((num_rows, 1)) + NOISE * rng.standard_normal((num_rows, 1)))
+        found = fitted.model.prior.kernel.base_kernel.lengthscale.item() * fitted.scaling.inputs.scale[0]
+        good += abs(np.log(found / lengthscale)) < np.log(2)
+    assert good >= len(seeds) - 1, f"{good} of {len(seeds)}"
+
+
+@pytest.mark.parametrize("distance", [10, 50])
+def test_bands_hold_a_true_plane_far_outside(distance: float) -> None:
+    held = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        slopes, x = rng.standard_normal((2, 2)), rng.uniform(-1, 1, (30, 2))
+        fitted = fit(x, x @ slopes + NOISE * rng.standard_normal((30, 2)))
+        far = distance * rng.choice([-1.0, 1.0], (20, 2))
+        held.append((np.abs(fitted.predict(far).mean - far @ slopes) < 1.96 * std_at(fitted, far)).mean())
+        assert std_at(fitted, far).min() > 2 * std_at(fitted, x).max()
+    assert np.mean(held) >= 0.85
+
+
+def test_bands_outside_hold_functions_that_bend() -> None:
+    """The sine comes back; the parabola leaves, and scikit-learn's bands hold three quarters of it, too."""
+    held = []
+    for seed in range(4):
+        for num_rows in (60, 120):
+            fitted = fitted_to(num_rows, seed, 1.5)
+            far = np.random.default_rng(seed).uniform(-3, 3, (1000, 2))
+            far = far[np.abs(far).max(1) > 1.5]
+            inside = rows(200, seed + 50, 1.5).x
+            held.append((np.abs(fitted.predict(far).mean - truth(far)) < 1.96 * std_at(fitted, far)).mean(0))
+            assert np.all(std_at(fitted, far).mean(0) > 1.5 * std_at(fitted, inside).mean(0))
+    sine, parabola = np.mean(held, 0)
+    assert sine >= 0.85
+    assert parabola >= 0.6
+
+
+X_SCALE, X_SHIFT = np.array([1e3, 1e-2]), np.array([-7e3, 3.0])
+Y_SCALE, Y_SHIFT = np.array([1e-2, 1e3]), np.array([2.0, -1e5])
+ORDER = np.random.default_rng(0).permutation(80)
+# A change of the data, what it makes of new inputs, and how to undo it in predictions.
+CHANGES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]] = {
+    "inputs": (lambda x, y: (X_SCALE * x + X_SHIFT, y), lambda x: X_SCALE * x + X_SHIFT, lambda m, s: (m, s)),
+    "outputs": (
+        lambda x, y: (x, Y_SCALE * y + Y_SHIFT),
+        lambda x: x,
+        lambda m, s: ((m - Y_SHIFT) / Y_SCALE, s / Y_SCALE),
+    ),
+    "order of rows": (lambda x, y: (x[ORDER], y[ORDER]), lambda x: x, lambda m, s: (m, s)),
+    "order of inputs": (lambda x, y: (x[:, ::-1], y), lambda x: x[:, ::-1], lambda m, s: (m, s)),
+    "order of outputs": (lambda x, y: (x, y[:, ::-1]), lambda x: x, lambda m, s: (m[:, ::-1], s[:, ::-1])),
+    "sign": (lambda x, y: (-x, -y), lambda x: -x, lambda m, s: (-m, s)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_units_and_order_do_not_matter(change: str) -> None:
+    """Within a twentieth of the noise in the mean, and 2 % in the standard deviation."""
+    changed, points, undone = CHANGES[change]
+    data, x = rows(80, 0), rows(100, 1).x
+    other = fit(*changed(data.x, data.y))
+    mean, std = undone(other.predict(points(x)).mean, std_at(other, points(x)))
+    own = fitted_to(80, 0)
+    np.testing.assert_allclose(mean, own.predict(x).mean, atol=0.05 * NOISE)
+    np.testing.assert_allclose(std, std_at(own, x), rtol=0.02)
+
+
+@pytest.mark.parametrize("num_rows", [60, 450])
+def test_seeds_agree(num_rows: int) -> None:
+    """Within a tenth of a nat for each output; 450 rows are more than starts are climbed on, so that draws differ."""
+    test = rows(500, 1)
+    densities = [fit(rows(num_rows, 0), seed=seed).evaluate(test).ll / 2 for seed in range(3)]
+    assert max(densities) - min(densities) < 0.1
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_one_outlier_costs_little(seed: int) -> None:
+    data, test = rows(200, seed), rows(1000, seed + 100)
+    y = data.y.copy()
+    y[7, 0] += 100 * y[:, 0].std()
+    robust = fit(data.x, y)
+    assert robust.noise_name.endswith("student-t")
+    losses = [
+        (fitted_to(200, seed).predict(test.x, 50).outputs(np.array([output])).log_density(test.y[:, [output]]))
+        - robust.predict(test.x, 50).outputs(np.array([output])).log_density(test.y[:, [output]])
+        for output in range(2)
+    ]
+    assert max(loss.mean() for loss in losses) <= 0.05
+
+
+NOISES: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray]] = {
+    "constant": lambda x, rng: rng.standard_normal(x.shape),
+    "gp": lambda x, rng: np.exp(0.8 * x) * rng.standard_normal(x.shape),
+    "student-t": lambda x, rng: rng.standard_t(2.5, x.shape),
+}
+
+
+def noisy(noise: str, num_rows: int, seed: int) -> Dataset:
+    rng = np.random.default_rng([num_rows, seed])
+    x = rng.uniform(-2, 2, (num_rows, 1))
+    return Dataset(x, np.sin(2 * x) + 0.2 * NOISES[noise](x, rng))
+
+
+@pytest.mark.parametrize("noise", ["gp", "student-t"])
+def test_the_kind_of_noise_is_found_and_pays(noise: str) -> None:
+    """Noise that depends on x may have heavy tails as well: what is one and what the other, few rows cannot tell."""
+    test = noisy(noise, 1000, 100)
+    gains = []
+    for seed in range(3):
+        data = noisy(noise, 150, seed)
+        found = fit(data)
+        assert found.noise_name in (noise, "gp-student-t")
+        gains.append(found.evaluate(test).ll - fit(data, noise="constant").evaluate(test).ll)
+    assert min(gains) > 0.1, gains
+
+
+def test_normal_noise_is_found_to_be_constant() -> None:
+    names = [fit(noisy("constant", number, seed)).noise_name for number in (50, 150) for seed in range(15)]
+    assert names.count("constant") >= 29, names
+
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-2, 2, (40, 2))
+Y = np.sin(X) + NOISE * RNG.standard_normal((40, 2))
+GAPS = np.where(RNG.random(Y.shape) < 0.4, np.nan, Y)
+WIDE = RNG.standard_normal((15, 40))
+# Inputs, outputs, and the one warning there may be.
+AWKWARD: dict[str, tuple[Any, Any, str | None]] = {
+    **{f"{number} rows": (X[:number], Y[:number], None) for number in (1, 2, 3, 4, 6, 10)},
+    "constant output": (X, np.stack([Y[:, 0], np.full(40, 3.0)], 1), "Outputs should vary"),
+    "nothing but a constant": (X, np.full((40, 1), 3.0), "Outputs should vary"),
+    "rows four times": (np.repeat(X[:10], 4, 0), np.repeat(Y[:10], 4, 0), None),
+    "inputs four times": (np.repeat(X[:10], 4, 0), Y, None),
+    "one place": (np.ones((20, 2)), Y[:20], "Inputs should vary"),
+    "missing outputs": (X, GAPS, None),
+    "almost no values": (X, np.where(np.arange(40)[:, None] < [40, 3], Y, np.nan), "Outputs should have at least 10"),
+    "constant input": (np.column_stack([X, np.full(40, 7.0)]), Y, "Inputs should vary"),
+    "more inputs than rows": (WIDE, WIDE[:, :2] + Y[:15], None),
+    "one axis": (X, Y[:, 0], None),
+    "integers": (RNG.integers(0, 5, (40, 2)), RNG.integers(0, 9, (40, 2)), None),
+    "two values": (X, (Y > 0).astype(int), None),
+    "no noise": (X, np.sin(X), None),
+    "a plane": (X, X @ [[1.0, 2.0], [3.0, -1.0]], None),
+}
+
+
+@pytest.mark.parametrize("case", AWKWARD)
+def test_awkward_data_have_finite_predictions(case: str) -> None:
+    x, y, words = AWKWARD[case]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", ".*torch.jit.*", DeprecationWarning)
+        fitted = fit(x, y)
+    assert [found.category for found in caught] == ([] if words is None else [MogulWarning])
+    assert all(str(words) in str(found.message) for found in caught)
+    for points in (x, np.asarray(x) + 0.3, 100 * np.asarray(x) + 1000):
+        prediction = fitted.predict(points)
+        assert np.isfinite(prediction.mean).all()
+        assert np.isfinite(prediction.var).all()
+        assert np.all(prediction.var > 0)
+    known = np.asarray(y, dtype=float).reshape(len(x), -1)
+    assert np.isfinite(fitted.evaluate(Dataset(np.asarray(x, dtype=float), known)).ll)
+
+
+GROUPS = np.repeat(np.arange(5), 8)
+# Arguments, rows that are trained on in the end, whether rows are held out, and whether they are trained on after that.
+HELD_OUT: dict[str, tuple[dict[str, Any], int, bool, bool]] = {
+    "none": ({}, 40, False, False),
+    "groups": ({"groups": GROUPS}, 40, True, True),
+    "a share": ({"validation": 0.25}, 30, True, False),
+    "a share, trained on in the end": ({"validation": 0.25, "retrain": True}, 40, True, True),
+    "rows of one's own": ({"validation": (X + 0.1, Y)}, 40, True, False),
+    "to calibrate by": ({"calibrate": 0.25}, 30, False, False),
+    "groups to calibrate by": ({"groups": GROUPS, "calibrate": 0.2}, 32, True, True),
+    "both": ({"validation": 0.2, "calibrate": 0.25}, 24, True, False),
+}
+
+
+@pytest.mark.parametrize("case", HELD_OUT)
+def test_rows_that_are_held_out_are_trained_on_where_that_is_promised(case: str) -> None:
+    arguments, num_rows, watched, retrained = HELD_OUT[case]
+    fitted = fit(X, Y, **arguments)
+    assert fitted.history.num_rows == num_rows
+    assert (fitted.history.held_out is not None) == watched
+    assert fitted.history.retrained == retrained
+    assert (fitted.calibration is not None) == ("calibrate" in arguments)
+    if num_rows == 40:  # exact GPs leave nothing to stop: the model is that of all rows
+        np.testing.assert_allclose(fitted.predict(X).mean, fit(X, Y).predict(X).mean, atol=1e-6)
