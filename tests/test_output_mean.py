@@ -312,7 +312,7 @@ class TestRandomPlane:
             diagonal = prediction.component_var[0, row]
             cov = np.diag(diagonal) + loadings @ loadings.T * (1 - np.eye(3))
             expected = multivariate_normal(prediction.component_mean[0, row], cov).logpdf(y[row])
-            assert prediction.log_density(y)[row] == pytest.approx(expected)
+            assert prediction.mixture_log_density(y)[row] == pytest.approx(expected)
         assert (prediction.component_var[0] > var).all()
 
     @pytest.mark.parametrize("name", NAMES)

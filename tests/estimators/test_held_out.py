@@ -161,7 +161,7 @@ def test_groups_of_many_rows_are_trained_on_in_small_steps() -> None:
     X = rng.normal(size=(2700, 1))
     estimator = MultiOutputGPRegressor("mogp", epochs=1, num_inducing=3)
     rates = [
-        estimator.fit(X, np.sin(X), groups=groups).fitted_.history.records[0].learning_rate
+        estimator.fit(X, np.sin(X), groups=groups).fitted_.blueprint.config.learning_rate  # type: ignore[union-attr]
         for groups in (None, np.repeat(np.arange(3), 900))
     ]
     assert rates[1] == rates[0] / 2

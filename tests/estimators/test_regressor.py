@@ -21,7 +21,7 @@ class TestTraining:
 
     def test_the_defaults_are_those_of_the_preset(self) -> None:
         config = MultiOutputGPRegressor(epochs=3, num_starts=1).fit(X, Y).fitted_.blueprint.config  # type: ignore[union-attr]
-        expected = preset("default", "n-sbgprn", 0, 40)
+        expected = preset("default", "mogp", 0, 40)
         assert config is not None
         assert config.stopping == expected.stopping
         assert (config.batch_size, config.learning_rate) == (expected.batch_size, expected.learning_rate)
@@ -32,7 +32,7 @@ class TestTraining:
         assert fitted.fitted_.blueprint.config == config  # type: ignore[union-attr]
 
     def test_a_deep_model_anneals_for_a_fifth_of_its_epochs(self) -> None:
-        fitted = regressor(model="dgp", epochs=10, options={"num_top_inducing": 4}).fit(X, Y)
+        fitted = regressor(model="dgp", preset="paper", epochs=10, options={"num_top_inducing": 4}).fit(X, Y)
         assert fitted.fitted_.blueprint.config.anneal_epochs == 2  # type: ignore[union-attr]
 
     def test_a_share_may_be_held_out(self) -> None:
@@ -65,8 +65,8 @@ class TestTraining:
         assert [record.epoch for record in some.fitted_.history.records] == list(range(len(after)))
 
     def test_a_first_part_has_the_epochs_asked_for(self) -> None:
-        assert len(regressor().partial_fit(X, Y, epochs=3).fitted_.history.elbo) == 3
-        assert regressor(epochs=2).partial_fit(X, Y).fitted_.blueprint.config.epochs == 2  # type: ignore[union-attr]
+        assert len(regressor(model="n-mogp").partial_fit(X, Y, epochs=3).fitted_.history.elbo) == 3
+        assert regressor(model="n-mogp", epochs=2).partial_fit(X, Y).fitted_.blueprint.config.epochs == 2  # type: ignore[union-attr]
         with pytest.raises(ConfigError, match="epochs must be at least 1; got 0"):
             regressor().partial_fit(X, Y, epochs=0)
 
@@ -135,7 +135,12 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], type[MogulError], str]]
         ConfigError,
         r"must be a share .* a pair \(X, Y\).*; got str. Try",
     ),
-    "no such noise": ({"noise": "loud"}, {}, UnknownNameError, "noise must be one of auto, constant, .*; got 'loud'"),
+    "no such noise": (
+        {"noise": "loud"},
+        {},
+        UnknownNameError,
+        "noise must be one of auto, residuals, constant, .*; got 'loud'",
+    ),
     "noise twice": ({"noise": "gp", "options": {"noise": "net"}}, {}, ConfigError, "each option once; got noise twice"),
     "too few rows to choose by": (
         {"noise": "auto"},

@@ -57,7 +57,9 @@ class ExactStart:
             plane: whether a plane may be part of it.
             reweighted: whether rows with large residuals are weighed down where tails are heavy.
         """
-        rows = Batch(batch.x.double(), batch.y.double(), batch.observed, batch.index)
+        # Copies: products round by where their factors lie in memory, and NumPy's lie anywhere.
+        x, y = (part.to(torch.float64, copy=True) for part in (batch.x, batch.y))
+        rows = Batch(x, y, batch.observed, batch.index)
         rng = np.random.default_rng(seed)
         gps, dof, varies = [], [], False
         relative_noise = torch.ones_like(rows.y)

@@ -8,6 +8,7 @@ from mogul.errors import unknown_name
 from mogul.families import AUTO, Name, is_latent, members, mixture, suits
 from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.plan import FROM_RESIDUALS
+from mogul.training.choice import MODELS
 from mogul.training.config import Precision, TrainingConfig
 from mogul.training.stopping import Stopping
 from mogul.training.updates import NoiseUpdate
@@ -76,13 +77,13 @@ def with_defaults(
     if num_rows > _FEW_ROWS and _has_many_inducing(model):
         sizes |= {"num_inducing": _NUM_INDUCING}
     if num_rows <= _FEW_ROWS:
-        sizes |= _hidden_units(model, num_outputs, num_latents)
+        sizes |= _hidden_units(model, num_outputs, options.get("num_latents", num_latents))
     return {"noise": FROM_RESIDUALS, **sizes, **options}
 
 
 def _hidden_units(model: str, num_outputs: int, num_latents: int) -> dict[str, int]:
     """Two for each GP at least: a pair of opposite signs can be linear, which an exact start wants."""
-    recipes = [] if model == AUTO else [Name.parse(name).recipe for name in members(model)]
+    recipes = [Name.parse(name).recipe for name in (MODELS if model == AUTO else members(model))]
     sizes = [recipe.hidden_per_output * num_outputs for recipe in recipes if "hidden units" in recipe.parts]
     return {"num_hidden": max(*sizes, 2 * num_latents)} if sizes and min(sizes) < 2 * num_latents else {}
 

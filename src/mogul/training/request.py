@@ -88,7 +88,7 @@ class Request:
         """The model, trained on all rows but those to calibrate by, and calibrated by those."""
         self._require_rows_to_hold_out(rows)
         rest, aside = self.divided(replace(rows, data=_row_by_row(rows.data)))
-        fitted = self._trained(rest, rows.data, calibrating=aside is not None)
+        fitted = self._trained(rest, _once_each(rows), calibrating=aside is not None)
         if aside is None:
             return fitted
         together = aside.places if aside.groups is None else aside.groups
@@ -181,6 +181,12 @@ class Request:
                     f"{name} needs a model with observed inputs, of which rows can be held out; got {self.model}. "
                     "Leave it out."
                 )
+
+
+def _once_each(rows: Rows) -> Dataset:
+    """The rows without copies: those of one row are no neighbours in time."""
+    _, first = np.unique(rows.places, return_index=True)
+    return rows.data if len(first) == len(rows.places) else rows.at(np.sort(first)).data
 
 
 def _row_by_row(data: Dataset) -> Dataset:
