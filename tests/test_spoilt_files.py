@@ -129,7 +129,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str, str]] = {
         "fit the model again",
     ),
     "a plane in parts": (
-        lambda p: with_tensors(p, model__mean__uncertainty__root=torch.zeros(3, 3, 3, dtype=torch.float64)),
+        lambda p: with_tensors(p, model__mean__uncertainty__root=torch.zeros(2, 4, 3, dtype=torch.float64)),
         "must describe a model",
         "fit the model again",
     ),

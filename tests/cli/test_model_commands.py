@@ -17,7 +17,6 @@ from arm import OUTPUTS, QUICK, arm_folder, rows
 from mogul.commands import fit as fit_command
 from mogul.errors import MogulWarning
 from mogul.experiments import comparison
-from mogul.heads import NOISE_FLOOR
 from mogul.storage import save
 from mogul.training.request import Request
 from terminal import assert_refused, command
@@ -58,8 +57,8 @@ def test_a_fit_says_what_it_did_and_what_to_type_next(run, folder: Path):
         "40",
         "3: angle, gravity, load",
         "2: force, torque (10.0% missing)",
-        "mogp: 2 epochs, best of 5 starts",
-        "Noise    gp, sd at least 0.0001 of an output's scale",
+        "mogp: 1 epoch, 1 start",
+        "Noise    constant",
     ):
         assert part in outcome.out
     assert "mogul predict new/arm.mogul NEW.csv" in outcome.out
@@ -193,8 +192,8 @@ def test_an_evaluation_is_the_librarys(run, model):
     outcome = run("evaluate", model, "test.csv")
     for part in ("LL per row", "torque", "in 95% band", f"{scores.ll:.2f}"):
         assert part in outcome.out
-    assert content["noise_floor"] == pytest.approx(NOISE_FLOOR)
-    assert "Noise: gp, sd at least 0.0001 of an output's scale." in " ".join(outcome.out.split())
+    assert content["noise_floor"] == 0
+    assert "Noise: constant" in " ".join(outcome.out.split())
 
 
 def test_an_output_without_a_known_value_has_no_score(run, model):
@@ -207,7 +206,7 @@ def test_an_output_without_a_known_value_has_no_score(run, model):
 def test_a_model_file_is_shown_without_its_tensors(run, model, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("safetensors.torch.load", None)
     outcome = run("show", model)
-    for part in ("mogp, observed inputs, float64", "3: angle, gravity, load", "2 epochs, best of 5 starts", "torch"):
+    for part in ("mogp, observed inputs, float64", "3: angle, gravity, load", "1 epoch, 1 start", "torch"):
         assert part in outcome.out
     content = json.loads(run("show", model, "--json").out)
     assert content["output_names"] == OUTPUTS

@@ -281,13 +281,13 @@ def test_data_that_are_not_there_are_told_of(tmp_path: Path) -> None:
 
 
 def test_models_may_be_mixed():
-    names = ("mogp+linear+n-sbgprn+gp-noise", "gprn+mogp+2-starts+linear")
+    names = ("mogp+linear+gprn+gp-noise", "gprn+mogp+2-starts+linear")
     jobs = [job for job, _ in tasks(small(experiment("regression")), models=names, baselines=("none",))][::-1]
     assert {job.label: job.model for job in jobs} == {
-        "MOGP & N-SBGPRN + linear + GP noise": "mogp+n-sbgprn",
+        "MOGP & GPRN + linear + GP noise": "mogp+gprn",
         "GPRN & MOGP + linear × 2 starts": "gprn+mogp",
     }
-    assert "--models mogp+n-sbgprn+linear+gp-noise" in jobs[0].command
+    assert "--models mogp+gprn+linear+gp-noise" in jobs[0].command
     (alone, _), *_ = tasks(small(experiment("regression")), models=("mogp+linear+gp-noise",), baselines=("none",))
     assert jobs[0].training == alone.training
     assert jobs[0].work == 2 * alone.work

@@ -66,7 +66,7 @@ RESOLVABLE = [(num, scale) for num in (60, 200, 500) for scale in (0.01, 0.03, 0
 
 @pytest.mark.parametrize(("num_rows", "lengthscale"), RESOLVABLE)
 def test_planted_lengthscales_are_found(num_rows: int, lengthscale: float) -> None:
-    """Within a factor of two, in all draws but one."""
+    """Within a factor of two, in all draws but one of six."""
     good, seeds = 0, range(2 if num_rows == 500 else 6)
     for seed in seeds:
         rng = np.random.default_rng([num_rows, seed, round(1000 * lengthscale)])
@@ -75,7 +75,7 @@ def test_planted_lengthscales_are_found(num_rows: int, lengthscale: float) -> No
         fitted = fit(x, root @ rng.standard_normal((num_rows, 1)) + NOISE * rng.standard_normal((num_rows, 1)))
         found = fitted.model.prior.kernel.base_kernel.lengthscale.item() * fitted.scaling.inputs.scale[0]
         good += abs(np.log(found / lengthscale)) < np.log(2)
-    assert good >= len(seeds) - 1, f"{good} of {len(seeds)}"
+    assert good >= len(seeds) - (num_rows < 500), f"{good} of {len(seeds)}"
 
 
 @pytest.mark.parametrize("distance", [10, 50])
@@ -145,6 +145,11 @@ def test_seeds_agree(num_rows: int) -> None:
     assert max(densities) - min(densities) < 0.1
 
 
+def density_of(fitted: Fitted, test: Dataset, output: int) -> np.ndarray:
+    """Of one output, at each row."""
+    return fitted.predict(test.x).outputs(np.array([output])).log_density(test.y[:, [output]])
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_one_outlier_costs_little(seed: int) -> None:
     data, test = rows(200, seed), rows(1000, seed + 100)
@@ -152,12 +157,11 @@ def test_one_outlier_costs_little(seed: int) -> None:
     y[7, 0] += 100 * y[:, 0].std()
     robust = fit(data.x, y)
     assert robust.noise_name.endswith("student-t")
-    losses = [
-        (fitted_to(200, seed).predict(test.x, 50).outputs(np.array([output])).log_density(test.y[:, [output]]))
-        - robust.predict(test.x, 50).outputs(np.array([output])).log_density(test.y[:, [output]])
-        for output in range(2)
-    ]
-    assert max(loss.mean() for loss in losses) <= 0.05
+    spoilt, beside = (
+        np.mean(density_of(fitted_to(200, seed), test, output) - density_of(robust, test, output)) for output in (0, 1)
+    )
+    assert spoilt <= 0.05
+    assert beside <= 0.01
 
 
 NOISES: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray]] = {
@@ -184,6 +188,19 @@ def test_the_kind_of_noise_is_found_and_pays(noise: str) -> None:
         assert found.noise_name in (noise, "gp-student-t")
         gains.append(found.evaluate(test).ll - fit(data, noise="constant").evaluate(test).ll)
     assert min(gains) > 0.1, gains
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_constant_noise_has_the_variance_of_all_residuals(noise: str) -> None:
+    """1/β = mean[(y − m)² + v], whatever their tails: rows that count for less are for noise that has such tails."""
+    data = noisy(noise, 150, 0)
+    fitted = fit(data, noise="constant")
+    model, batch = fitted.model, fitted.scaling.batch(data, torch.float64)
+    with torch.no_grad():
+        signal = model.head.moments(model.prior(batch.x, 1, torch.Generator()), batch.x, torch.Generator())
+        expected = ((model.mean.residual(batch.y, batch.x) - signal.mean).square() + signal.var).mean()
+        found = torch.exp(-model.head.noise.log_precision).item()
+    assert found == pytest.approx(expected.item(), rel=0.15)
 
 
 def test_normal_noise_is_found_to_be_constant() -> None:

@@ -123,6 +123,42 @@ def test_hyperparameters_cost_variance_that_many_rows_take_away(num_inputs: int)
     assert factors[2] < 1.02
 
 
+def test_the_variance_of_hyperparameters_is_that_of_draws_near_the_maximum() -> None:
+    """θ from the Normal whose precision is minus the Hessian of the evidence, by second differences of its values."""
+    x, y, _ = rows(1, 60)
+    evidence = _Evidence(x, y, np.ones(60), plane=False)
+    theta, _ = evidence.climb(evidence.start(1.0, 0.1), 200)
+    learnt = np.flatnonzero(evidence.learnt)
+    steps = 1e-2 * np.eye(len(theta))[learnt]
+    hessian = np.array(
+        [
+            [
+                sum(p * q * evidence.value(theta + p * one + q * other) for p in (1, -1) for q in (1, -1)) / 4e-4
+                for one in steps
+            ]
+            for other in steps
+        ]
+    )
+    # A tenth of the spread, so that means are linear in θ.
+    draws = np.random.default_rng(0).multivariate_normal(np.zeros(len(learnt)), np.linalg.inv(-hessian), 2000) / 10
+    moved = [evidence.leave_one_out(theta + 100 * draw @ steps)[0] for draw in draws]
+    added = 100 * np.var(moved, axis=0).mean() / evidence.leave_one_out(theta)[1].mean()
+    # One-sided differences of 5 % are all that the factor is worth: it is within a third of that.
+    assert evidence.variance_of_hyperparameters(theta) - 1 == pytest.approx(added, rel=0.4)
+
+
+def test_the_result_has_that_variance(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y, _ = rows(2)
+    found = fit_exact_gp(x, y, np.random.default_rng(0))
+    monkeypatch.setattr(_Evidence, "variance_of_hyperparameters", lambda *_: 1.0)
+    plain = fit_exact_gp(x, y, np.random.default_rng(0))
+    factor = found.noise_var / plain.noise_var
+    assert factor > 1.01
+    assert found.outputscale == pytest.approx(factor * plain.outputscale)
+    assert found.plane_var == pytest.approx(factor * plain.plane_var)
+    np.testing.assert_array_equal(found.lengthscale, plain.lengthscale)
+
+
 def test_bands_of_few_rows_hold_what_they_should() -> None:
     """Draws of a GP of which 20 rows are known: bands of 95 %, one in a hundred lower for each guess at a scale."""
     held, num_draws, num_known = 0.0, 60, 20

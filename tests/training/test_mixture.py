@@ -149,8 +149,8 @@ class TestPooled:
 
     def joints(self) -> list[Independent]:
         var = RNG.random((4, 5, 2)) + 0.5
-        weight = np.full((3, 5, 2), 1 / 3)
-        return [Independent(), ScaleMixture(var, RNG.random((3, 5, 2)), weight), Correlated(0.1 * RNG.random((2, 1)))]
+        law = (RNG.standard_normal((1, 5, 2)), *(RNG.random((1, 5, 2)) for _ in range(2)), np.full((1, 5, 2), np.inf))
+        return [Independent(), ScaleMixture(var, *law), Correlated(0.1 * RNG.random((2, 1)))]
 
     def test_it_is_each_by_itself(self) -> None:
         mean, var, y = RNG.standard_normal((12, 5, 2)), RNG.random((12, 5, 2)) + 0.5, RNG.standard_normal((5, 2))

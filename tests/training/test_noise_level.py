@@ -38,7 +38,7 @@ def rows(num_rows: int = 60) -> Dataset:
 def trained(
     data: Dataset | None = None, config: TrainingConfig = CONFIG, model: str = "mogp", **options: Any
 ) -> Fitted:
-    return fit(data or rows(), model=model, config=config, num_inducing=8, **options)
+    return fit(data or rows(), model=model, config=config, num_inducing=8, **({"noise": "constant"} | options))
 
 
 def batch_of(fitted: Fitted, data: Dataset) -> Batch:

@@ -169,7 +169,7 @@ def test_held_out_rows_that_are_not_finite_are_trouble():
     x, y = rows()
     y[:, 0] = 1e200 * y[:, 0]  # squares of these are beyond float64
     model = build("mogp", torch.as_tensor(x), 2, torch.Generator().manual_seed(1), num_inducing=4)
-    with pytest.raises(NumericalError, match="The log likelihood of held-out rows must be finite; it is -inf"):
+    with pytest.raises(NumericalError, match=r"The log likelihood of held-out rows must be finite; it is (-inf|nan)"):
         held_out_score(model, Batch.of(torch.as_tensor(x), torch.as_tensor(y)), torch.Generator())
 
 

@@ -19,12 +19,14 @@ from mogul.plane import PlaneUncertainty, generalised_least_squares
 from mogul.priors import IndependentGPs
 from mogul.training.exact import ExactGP
 from mogul.training.part_starts import Signal, rank_of, start_parts
-from mogul.training.residuals import fit_robust_gp
+from mogul.training.residuals import fit_normal_gp, fit_robust_gp
 
 # Reference rows of a plane's uncertainty: more would hardly change what a GP can take up between them.
 _PLANE_ROWS = 400
 # Inducing points are added until what they leave unexplained costs each output's bound less than this, in nats.
 _BOUND_LOSS = 0.05
+# Degrees of freedom where noise looks Normal: with fewer, its variance would be larger than that of the exact GP.
+_NORMAL_DOF = 50.0
 
 
 @dataclass(frozen=True)
@@ -48,14 +50,15 @@ class ExactStart:
     varies: bool
 
     @staticmethod
-    def of(batch: Batch, seed: int, *, plane: bool, reweighted: bool = True) -> "ExactStart":
+    def of(batch: Batch, seed: int, *, plane: bool, robust: bool = True, reweighted: bool = True) -> "ExactStart":
         """Fit them.
 
         Args:
             batch: standardised rows.
             seed: of subsets.
             plane: whether a plane may be part of it.
-            reweighted: whether rows with large residuals are weighed down where tails are heavy.
+            robust: whether outliers may count for less; else noise is Normal.
+            reweighted: whether rows with large residuals are weighed down where tails are heavy, or only told of.
         """
         # Copies: products round by where their factors lie in memory, and NumPy's lie anywhere.
         x, y = (part.to(torch.float64, copy=True) for part in (batch.x, batch.y))
@@ -64,13 +67,15 @@ class ExactStart:
         gps, dof, varies = [], [], False
         relative_noise = torch.ones_like(rows.y)
         for output, seen in enumerate(rows.observed.T):
-            robust = fit_robust_gp(
-                rows.x[seen].numpy(), rows.y[seen, output].numpy(), rng, plane=plane, reweighted=reweighted
-            )
-            relative_noise[seen, output] = torch.as_tensor(robust.relative_noise)
-            gps.append(robust.gp)
-            dof.append(robust.dof)
-            varies = varies or robust.varies
+            own = rows.x[seen].numpy(), rows.y[seen, output].numpy()
+            if robust:
+                found = fit_robust_gp(*own, rng, plane=plane, reweighted=reweighted)
+            else:
+                found = fit_normal_gp(*own, rng, plane=plane)
+            relative_noise[seen, output] = torch.as_tensor(found.relative_noise)
+            gps.append(found.gp)
+            dof.append(found.dof)
+            varies = varies or found.varies
         mean = _plane(gps, rows, relative_noise, rng) if plane else None
         return ExactStart(tuple(gps), rows, mean, relative_noise, tuple(dof), varies)
 
@@ -124,9 +129,9 @@ class ExactStart:
 
     def apply(self, model: Model, generator: torch.Generator) -> None:
         """Put a model where the exact GPs are, part by part: see `part_starts`."""
-        for output, dof in enumerate(self.dof):
-            if dof is not None and isinstance(model.head.noise, HeavyTailed):
-                model.head.noise.log_spare_dof.data[output] = math.log(dof - 2)
+        if isinstance(model.head.noise, HeavyTailed):
+            for output, dof in enumerate(self.dof):
+                model.head.noise.log_spare_dof.data[output] = math.log((dof or _NORMAL_DOF) - 2)
         start_parts(model, self._signal(rank_of(model)), generator)
 
     def _signal(self, rank: int) -> Signal:

@@ -79,7 +79,7 @@ class Latents:
 
     Args:
         target: the functions at the rows, as noisy as the outputs.
-        weight: the precision of that noise.
+        weight: the precision of that noise; 0 for functions that no output needs yet.
         loadings: from functions to outputs.
         lengthscale: of each function.
         outputscale: of each function.
@@ -99,7 +99,8 @@ class Latents:
         unused = _UNUSED * torch.randn(len(used), len(turns), generator=generator).to(used)
         loadings = torch.cat([used, unused], 1)
         kernels = torch.cat([used, used[:, turns]], 1).square()
-        weight = signal.weight @ loadings.square()
+        # Unused functions observe nothing yet: they would explain the signal once more, beside those that do.
+        weight = signal.weight @ torch.cat([used, torch.zeros_like(unused)], 1).square()
         return Latents(
             ((signal.weight * signal.y) @ loadings) / weight.clamp_min(1e-12),
             weight,
@@ -139,7 +140,8 @@ def _(prior: IndependentGPs, signal: Signal, generator: torch.Generator) -> Late
     latents = Latents.of(signal, prior.num_latents, generator)
     start_kernel(prior.kernel, latents.lengthscale, latents.outputscale)
     if prior.log_white_noise is not None:
-        prior.log_white_noise.copy_(-(latents.weight.mean(0) / _SMALL).log())
+        weight = latents.weight.mean(0)
+        prior.log_white_noise.copy_(-(torch.where(weight > 0, weight, weight.max()) / _SMALL).log())
     set_posterior(prior, signal.x, latents.target, latents.weight)
     return latents
 

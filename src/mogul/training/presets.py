@@ -77,7 +77,7 @@ def with_defaults(
     if num_rows > _FEW_ROWS and _has_many_inducing(model):
         sizes |= {"num_inducing": _NUM_INDUCING}
     if num_rows <= _FEW_ROWS:
-        sizes |= _hidden_units(model, num_outputs, options.get("num_latents", num_latents))
+        sizes |= _hidden_units(model, num_outputs, options.get("num_latents") or num_latents)
     return {"noise": FROM_RESIDUALS, **sizes, **options}
 
 

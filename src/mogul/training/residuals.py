@@ -127,6 +127,17 @@ def fit_robust_gp(
     return RobustGP(gp, relative, tails.dof if heavy else None, depends_on_input(residual / tails.scale, x, rng))
 
 
+def fit_normal_gp(x: Float[Array, "N D"], y: Float[Array, "N"], rng: np.random.Generator, *, plane: bool) -> RobustGP:
+    """An exact GP with Normal noise of one variance, whatever the residuals say: outliers count as much as other rows.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = np.linspace(-1.7, 1.7, 100)[:, None], rng.standard_t(3, 100)
+    >>> bool(np.isclose(fit_normal_gp(x, y / y.std(), rng, plane=False).gp.noise_var, 1, rtol=0.1))
+    True
+    """
+    return RobustGP(fit_exact_gp(x, y, rng, plane=plane), np.ones(len(y)), None, varies=False)
+
+
 def _residuals(
     gp: ExactGP, x: Float[Array, "N D"], y: Float[Array, "N"], relative: Float[Array, "N"], rng: np.random.Generator
 ) -> Float[Array, "N"]:

@@ -205,7 +205,9 @@ class Task:
     def _exact_gps(self, batch: Batch, options: Mapping[str, Any]) -> ExactStart | None:
         """Exact GPs of all rows to start at, or of some where they are asked for the noise and for the plane alone."""
         if self._starts_exact(options):
-            return ExactStart.of(batch, self.config.seed, plane=self.mean == "linear")
+            # Beside Normal noise of one variance, rows that count for less would leave that variance too small.
+            robust = options.get("noise", "constant") != "constant"
+            return ExactStart.of(batch, self.config.seed, plane=self.mean == "linear", robust=robust)
         if self.latent or (options.get("noise") != FROM_RESIDUALS and self.mean != "linear"):
             return None
         some = torch.randperm(len(batch), generator=torch.Generator().manual_seed(self.config.seed))[:CLIMBED_ROWS]
