@@ -116,9 +116,9 @@ def test_a_mixture_of_starts_is_scored_as_one(splits: SplitChoice) -> None:
     assert {member.history.num_rows for member in fitted.members} == {train.num_rows}
     predicted, single = fitted.predict(test.x, job.num_draws), fitted.members[0].predict(test.x, job.num_draws)
     units = Scaling.of(train).outputs
-    score_of = [score([(each.standardised(units), units.apply(test.y))]) for each in (predicted, single)]
-    assert record.metrics["ll"] == pytest.approx(score_of[0].ll, abs=1e-6)
-    assert record.metrics["ll"] != pytest.approx(score_of[1].ll, abs=1e-6)
+    score_of = [score([(each.standardised(units), units.apply(test.y))], nested=True) for each in (predicted, single)]
+    assert record.metrics["ll"] == pytest.approx(score_of[0].ll_nested, abs=1e-6)
+    assert record.metrics["ll"] != pytest.approx(score_of[1].ll_nested, abs=1e-6)
     assert record.label == "MOGP + linear × 2 starts"
 
 
@@ -130,7 +130,7 @@ def test_a_mixture_of_models_is_scored_as_one() -> None:
     fitted = fit(train, model=job.model, config=job.training, **PAPERS)
     units = Scaling.of(train).outputs
     predicted = fitted.predict(test.x, job.num_draws)
-    scores = score([(predicted.standardised(units), units.apply(test.y))])
+    scores = score([(predicted.standardised(units), units.apply(test.y))], nested=True)
     assert record.metrics["ll"] == pytest.approx(scores.ll_nested, abs=1e-6)
     assert (record.label, record.model) == ("MOGP & GPRN + linear", "mogp+gprn")
 

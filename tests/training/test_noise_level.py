@@ -64,8 +64,9 @@ class TestOptimum:
         data, fitted = rows(), trained()
         batch = batch_of(fitted, data)
         with torch.no_grad():
-            signal = fitted.model.moments(batch.x, 1, torch.Generator())
-        square = ((batch.y - signal.mean).square() + signal.var) / fitted.model.mean.scale.square()
+            q = fitted.model.prior(batch.x, 1, torch.Generator())
+            signal = fitted.model.head.moments(q, batch.x, torch.Generator())
+        square = (fitted.model.mean.residual(batch.y, batch.x) - signal.mean).square() + signal.var
         expected = [float(column[seen].mean()) for column, seen in zip(square.T, batch.observed.T, strict=True)]
         np.testing.assert_allclose(fitted.model.head.noise.var.detach(), expected, rtol=1e-9)
 
