@@ -144,10 +144,11 @@ class Task:
         """
         batch = self.scaling.batch(self.known, self.config.dtype)
         exact = self._exact_gps(batch, options)
+        asked = options  # a checkpoint is known by these: what is found follows from the data
         options = options | self._found(batch, options, exact)
 
         def trained_with(noise: str, place: Path | None) -> Fitted:
-            saved = None if place is None else Checkpoint(place, self._identity(options), seconds)
+            saved = None if place is None else Checkpoint(place, self._identity(asked), seconds)
             return self._trained(batch, options | {"noise": noise}, exact, on_epoch, saved)
 
         if options.get("noise") != FROM_RESIDUALS:
