@@ -170,10 +170,12 @@ class Task:
         few = self.scaling.batch(self.known.rows(np.arange(min(_FEW, self.known.num_rows))), self.config.dtype)
         simple: dict[str, Any] = {**options, "noise": "constant"}
         built = models.build(self.model, few.x, self.data.num_outputs, torch.Generator(), **simple)
-        return self._starts_exact(options) and self._is_solved(exact, built)
+        return self.config.objective == "elbo" and self._starts_exact(options) and exact.solves(built)
 
     def _is_solved(self, exact: ExactStart, built: Model) -> bool:
-        return self.config.objective == "elbo" and exact.solves(built)
+        # Balanced training is that of the bound where noise does not depend on x.
+        bound = self.config.objective == "elbo" or (self.config.objective == "balanced" and not built.head.noise.varies)
+        return bound and exact.solves(built)
 
     def _trained(
         self,
