@@ -14,6 +14,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 from mogul import Dataset, fit
 from mogul.errors import MogulWarning
 from mogul.training import Fitted
+from mogul.training.exact import hyperparameter_spread
 from mogul.training.exact_start import ExactStart
 
 # Many fits, whose lines quicker tests run too; some are shared, so that one process makes them.
@@ -42,7 +43,10 @@ def std_at(fitted: Fitted, x: np.ndarray) -> np.ndarray:
 
 
 def test_the_default_predicts_what_scikit_learns_exact_gps_do() -> None:
-    """Variances differ by what is not known of the mixing weights, a share of 1/N times the signal over the noise."""
+    """Variances differ by what is not known of the hyperparameters, and of the mixing weights.
+
+    The latter is a share of 1/N times the signal over the noise.
+    """
     data, x = rows(80, 0), rows(200, 1).x
     fitted = fitted_to(80, 0)
     batch = fitted.scaling.batch(data, torch.float64)
@@ -57,7 +61,10 @@ def test_the_default_predicts_what_scikit_learns_exact_gps_do() -> None:
         found, unit = fitted.predict(x), fitted.scaling.outputs.scale[output]
         own = (found.mean[:, output] - fitted.scaling.outputs.shift[output]) / unit
         np.testing.assert_allclose(own, mean, atol=2e-3)
-        np.testing.assert_allclose(np.sqrt(found.var[:, output]) / unit, np.sqrt(std**2 + gp.noise_var), rtol=0.05)
+        own_rows = batch.x.numpy(), batch.y[:, output].numpy(), np.ones(80)
+        spread = hyperparameter_spread(gp, *own_rows, points, np.random.default_rng(0))
+        expected = np.sqrt(std**2 + gp.noise_var + np.square(spread).sum(1))
+        np.testing.assert_allclose(np.sqrt(found.var[:, output]) / unit, expected, rtol=0.05)
 
 
 # Two decades, inputs in [−1, 1]. With fewer than 2.5 rows in a lengthscale a function looks like noise.
@@ -92,7 +99,7 @@ def test_bands_hold_a_true_plane_far_outside(distance: float) -> None:
 
 
 def test_bands_outside_hold_functions_that_bend() -> None:
-    """The sine comes back; the parabola leaves, and scikit-learn's bands hold three quarters of it, too."""
+    """The sine comes back; the parabola leaves, and bands that know how little is known of lengthscales hold it."""
     held = []
     for seed in range(4):
         for num_rows in (60, 120):
@@ -104,7 +111,7 @@ def test_bands_outside_hold_functions_that_bend() -> None:
             assert np.all(std_at(fitted, far).mean(0) > 1.5 * std_at(fitted, inside).mean(0))
     sine, parabola = np.mean(held, 0)
     assert sine >= 0.85
-    assert parabola >= 0.6
+    assert parabola >= 0.85
 
 
 X_SCALE, X_SHIFT = np.array([1e3, 1e-2]), np.array([-7e3, 3.0])
@@ -127,14 +134,14 @@ CHANGES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., A
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_units_and_order_do_not_matter(change: str) -> None:
-    """Within a twentieth of the noise in the mean, and 2 % in the standard deviation."""
+    """Within a twentieth of the noise in the mean, and 3 % in the standard deviation."""
     changed, points, undone = CHANGES[change]
     data, x = rows(80, 0), rows(100, 1).x
     other = fit(*changed(data.x, data.y))
     mean, std = undone(other.predict(points(x)).mean, std_at(other, points(x)))
     own = fitted_to(80, 0)
     np.testing.assert_allclose(mean, own.predict(x).mean, atol=0.05 * NOISE)
-    np.testing.assert_allclose(std, std_at(own, x), rtol=0.02)
+    np.testing.assert_allclose(std, std_at(own, x), rtol=0.03)
 
 
 @pytest.mark.parametrize("num_rows", [60, 450])

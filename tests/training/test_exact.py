@@ -12,10 +12,11 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ke
 from mogul import Dataset, TrainingConfig, fit
 from mogul.marginals import Marginals
 from mogul.objective import Analytic, Elbo
+from mogul.priors import IndependentGPs, rbf
 from mogul.training.exact import ExactGP, _Evidence, _Solved, _theta, fit_exact_gp, leave_one_out
 from mogul.training.exact_start import spread_out
 from mogul.training.noise_steps import _precision, alternate
-from mogul.training.part_starts import closed_form
+from mogul.training.part_starts import closed_form, widen_posterior
 from mogul.training.residuals import depends_on_input, fit_robust_gp, fit_student_t
 
 NUM_ROWS = 25
@@ -117,13 +118,13 @@ def test_hyperparameters_cost_variance_that_many_rows_take_away(num_inputs: int)
         x, y, _ = rows(num_inputs, num_rows)
         evidence = _Evidence(x, y, np.ones(num_rows), plane=False)
         theta, _ = evidence.climb(evidence.start(1.0, 0.1), 60)
-        factors.append(evidence.variance_of_hyperparameters(theta))
+        factors.append(evidence.inflation(theta, 1.0))
     assert factors[0] > factors[1] > factors[2] >= 1
     assert factors[0] > 1.02
     assert factors[2] < 1.02
 
 
-def test_the_variance_of_hyperparameters_is_that_of_draws_near_the_maximum() -> None:
+def test_the_variance_that_hyperparameters_add_is_that_of_draws_near_the_maximum() -> None:
     """θ from the Normal whose precision is minus the Hessian of the evidence, by second differences of its values."""
     x, y, _ = rows(1, 60)
     evidence = _Evidence(x, y, np.ones(60), plane=False)
@@ -144,13 +145,33 @@ def test_the_variance_of_hyperparameters_is_that_of_draws_near_the_maximum() -> 
     moved = [evidence.leave_one_out(theta + 100 * draw @ steps)[0] for draw in draws]
     added = 100 * np.var(moved, axis=0).mean() / evidence.leave_one_out(theta)[1].mean()
     # One-sided differences of 5 % are all that the factor is worth: it is within a third of that.
-    assert evidence.variance_of_hyperparameters(theta) - 1 == pytest.approx(added, rel=0.4)
+    assert evidence.inflation(theta, 1.0) - 1 == pytest.approx(added, rel=0.4)
+    far = np.linspace(-4, 4, 9)[:, None]
+    elsewhere = 10 * np.std([evidence.mean(theta + 100 * draw @ steps, far) for draw in draws], axis=0)
+    np.testing.assert_allclose(np.linalg.norm(evidence.spread(theta, far, 1.0), axis=1), elsewhere, rtol=0.4)
+
+
+@pytest.mark.parametrize("plane", [False, True])
+def test_the_mean_of_the_evidence_is_scikit_learns(plane: bool) -> None:
+    x, y, relative = rows(3)
+    gp, far = some_gp(3, plane=plane), np.random.default_rng(1).standard_normal((20, 3))
+    own = _Evidence(x, y, relative, plane=plane).mean(_theta(gp), far)
+    np.testing.assert_allclose(own, known_gp(gp, x, y, relative).predict(far), atol=1e-8)
+
+
+def test_what_is_not_known_of_hyperparameters_is_added_to_q_of_u() -> None:
+    points = torch.linspace(-2, 2, 6, dtype=torch.float64)[:, None]
+    prior = IndependentGPs(rbf(1, 2).double(), points, num_latents=2, mean="zero")
+    columns = torch.randn(2, 6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    before = prior.joint(points)[1]
+    widen_posterior(prior, columns)
+    np.testing.assert_allclose((prior.joint(points)[1] - before).detach(), columns @ columns.mT, atol=1e-5)
 
 
 def test_the_result_has_that_variance(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y, _ = rows(2)
     found = fit_exact_gp(x, y, np.random.default_rng(0))
-    monkeypatch.setattr(_Evidence, "variance_of_hyperparameters", lambda *_: 1.0)
+    monkeypatch.setattr(_Evidence, "inflation", lambda *_: 1.0)
     plain = fit_exact_gp(x, y, np.random.default_rng(0))
     factor = found.noise_var / plain.noise_var
     assert factor > 1.01

@@ -163,6 +163,11 @@ class IndependentGPs(nn.Module):
         self.jitter = whitened.jitter
         return whitened.cross
 
+    def whitened(self, values: Float[Tensor, "L M T"]) -> Float[Tensor, "L M T"]:
+        """K_zz^{-1/2} C for values C at the inducing points."""
+        kzz, _ = self._covariances(self.inducing_points[..., :0, :])
+        return self.solver.whiten(kzz, values).cross
+
     def _covariances(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "K M M"], Float[Tensor, "K M N"]]:
         """K_zz and K_zx."""
         z = self.inducing_points

@@ -5,6 +5,7 @@ Inputs and outputs are standardised: lengthscales, variances and their priors ar
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,8 +27,8 @@ _NUM_RANKED, _SHORT, _LONG, _REFINING = 2, 20, 60, 15
 # Log lengthscales that each input is tried at once more, in the end, and the gain that is worth a climb.
 _SCANNED, _SCAN_GAIN, _RESCANS = (math.log(0.4), math.log(1.2), math.log(3.0)), 0.5, 3
 _BIAS_VAR = 1.0
-# There may always be a plane. Where it does not raise the log evidence by so much, the GP's hyperparameters are those
-# that explain everything without it: a plane from the beginning would hide inputs whose effect is not linear.
+# A plane from the beginning would hide inputs whose effect is not linear: it joins where the GP alone ended, and
+# another optimum must have a log evidence so much larger.
 _PLANE_GAIN = 2.0
 _STEP = 0.05  # of finite differences in a log hyperparameter
 
@@ -110,6 +111,30 @@ def leave_one_out(
     return evidence.leave_one_out(_theta(gp))
 
 
+def hyperparameter_spread(
+    gp: ExactGP,
+    x: Float[Array, "N D"],
+    y: Float[Array, "N"],
+    relative_noise: Float[Array, "N"],
+    at: Float[Array, "M D"],
+    rng: np.random.Generator,
+) -> Float[Array, "M U"]:
+    """What not knowing the hyperparameters θ adds to the covariance at these places is C Cᵀ = J Σ Jᵀ for this C.
+
+    J is the Jacobian of the posterior mean, Σ the inverse Hessian of the log evidence at its maximum: the Laplace
+    approximation of p(θ | y) (Kass & Steffey 1989). Without it bands are too narrow with few rows, and outside of them.
+
+    >>> x = np.linspace(-1.7, 1.7, 40)[:, None]
+    >>> y, at, rng = x[:, 0] ** 2 - 1, np.array([[0.0], [4.0]]), np.random.default_rng(0)
+    >>> spread = hyperparameter_spread(fit_exact_gp(x, y, rng), x, y, np.ones(40), at, rng)
+    >>> bool(np.linalg.norm(spread[1]) > 10 * np.linalg.norm(spread[0]))
+    True
+    """
+    some = rng.permutation(len(y))[:CLIMBED_ROWS] if len(y) > CLIMBED_ROWS else np.arange(len(y))
+    evidence = _Evidence(x[some], y[some], relative_noise[some], plane=bool(gp.plane_var))
+    return evidence.spread(_theta(gp), at, len(some) / len(y))
+
+
 @dataclass
 class _Search:
     """Starts on a grid, ranked on few rows, climbed on more, refined on most."""
@@ -125,9 +150,7 @@ class _Search:
         theta, _ = max((middle.climb(start, _SHORT) for start in self._starts()), key=lambda found: found[1])
         theta, value = self._rescanned(middle, *middle.climb(theta, _LONG))
         if plane:
-            with_plane, plane_value = self._with_plane(theta)
-            plane = plane_value > value + _PLANE_GAIN
-            theta = with_plane if plane else theta
+            theta = self._with_plane(theta, value)
         if len(self.y) > CLIMBED_ROWS:
             theta, _ = self._evidence(REFINED_ROWS, plane=plane).climb(theta, _REFINING)
         return theta
@@ -152,12 +175,13 @@ class _Search:
             theta, value = evidence.climb(best, _LONG)
         return theta, value
 
-    def _with_plane(self, theta: Float[Array, "T"]) -> tuple[Float[Array, "T"], float]:
+    def _with_plane(self, theta: Float[Array, "T"], value: float) -> Float[Array, "T"]:
         """From where the GP alone ended, and from a plane with a GP on top of it."""
         evidence = self._evidence(CLIMBED_ROWS, plane=True)
-        first = evidence.start(0.7 * math.sqrt(self.x.shape[1]), 0.1)
-        theta, _ = max((evidence.climb(start, _SHORT) for start in (theta, first)), key=lambda found: found[1])
-        return evidence.climb(theta, _LONG)
+        joined, first = theta, evidence.start(0.7 * math.sqrt(self.x.shape[1]), 0.1)
+        theta, _ = max((evidence.climb(start, _SHORT) for start in (joined, first)), key=lambda found: found[1])
+        theta, reached = evidence.climb(theta, _LONG)
+        return theta if reached > value + _PLANE_GAIN else evidence.climb(joined, _SHORT)[0]
 
     def _evidence(self, num_rows: int, *, plane: bool) -> "_Evidence":
         if len(self.y) <= num_rows:
@@ -168,16 +192,10 @@ class _Search:
     def result(self, theta: Float[Array, "T"], plane: bool) -> ExactGP:
         """With a variance that knows how well the hyperparameters are known."""
         evidence = self._evidence(CLIMBED_ROWS, plane=plane)
-        factor = evidence.variance_of_hyperparameters(theta)
-        outputscale, plane_var, noise_var = np.exp(theta[-3:])
-        gp = ExactGP(
-            np.exp(theta[:-3]),
-            float(outputscale),
-            float(plane_var) if plane else 0.0,
-            float(noise_var),
-            evidence.value(theta),
-        )
-        return gp.inflated(factor)
+        outputscale, plane_var, noise_var = np.exp(theta[-3:]).tolist()
+        plane_var = plane_var if plane else 0.0
+        gp = ExactGP(np.exp(theta[:-3]), outputscale, plane_var, noise_var, evidence.value(theta))
+        return gp.inflated(evidence.inflation(theta, len(evidence.y) / len(self.y)))
 
 
 class _Evidence:
@@ -192,10 +210,10 @@ class _Evidence:
         self.x, self.y, self.relative_noise, self.plane = np.ascontiguousarray(x), y, relative_noise, plane
         self.gram = x @ x.T if plane else np.zeros((0, 0))
         num_inputs = x.shape[1]
-        # Weak log-normal priors: lengthscales of the order of the data's extent, noise of any size. A plane that varies
-        # as much as the output: with less, bands far from the data would not hold a true plane.
+        # Weak log-normal priors: lengthscales of the order of the data's extent, signal and noise of any size. A plane
+        # that varies as much as the output: with less, bands far from the data would not hold a true plane.
         self.prior_mean = np.array([0.7 + 0.5 * math.log(num_inputs)] * num_inputs + [0.0, -math.log(num_inputs), -4.0])
-        self.prior_scale = np.array([2.0] * num_inputs + [3.0, 1.0, 4.0])
+        self.prior_scale = np.array([2.0] * num_inputs + [10.0, 1.0, 4.0])
         low = [5e-3] * num_inputs + [1e-4, 1e-6, 1e-8]
         high = [300 * math.sqrt(num_inputs)] * num_inputs + [1e3, 1e2, 4.0]
         self.bounds = list(zip(np.log(low), np.log(high), strict=True))
@@ -272,34 +290,56 @@ class _Evidence:
 
     def leave_one_out(self, theta: Float[Array, "T"]) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
         """y − m and the variance of each row given all others."""
+        solved = self._solved(theta)
+        diagonal = solved.inverse().diagonal()
+        return solved.alpha / diagonal, 1 / diagonal
+
+    def mean(self, theta: Float[Array, "T"], at: Float[Array, "M D"]) -> Float[Array, "M"]:
+        """The posterior mean of plane and f."""
+        solved = self._solved(theta)
+        lengthscale, (outputscale, plane_var, _) = np.exp(theta[:-3]), np.exp(theta[-3:])
+        cross = _rbf(at / lengthscale, self.x / lengthscale, outputscale)
+        result: Array = cross @ solved.alpha
+        if self.plane:
+            result = result + plane_var * at @ (self.x.T @ solved.alpha) + _BIAS_VAR * solved.alpha.sum()
+        return result
+
+    def spread(self, theta: Float[Array, "T"], at: Float[Array, "M D"], share: float) -> Float[Array, "M U"]:
+        """J Σ^½ for J = ∂mean/∂θ and Σ = Cov θ given all rows, of which these are a share."""
+        result: Array = self._derivative(lambda moved: self.mean(moved, at), theta) @ self._root_cov(theta, share)
+        return result
+
+    def inflation(self, theta: Float[Array, "T"], share: float) -> float:
+        """1 + mean(J Σ Jᵀ)/mean(v), for the Jacobian J of means of rows left out, and their variances v."""
+        _, var = self.leave_one_out(theta)
+        jacobian = self._derivative(lambda moved: self.leave_one_out(moved)[0], theta)
+        return 1 + float(np.square(jacobian @ self._root_cov(theta, share)).sum(1).mean() / var.mean())
+
+    def _root_cov(self, theta: Float[Array, "T"], share: float) -> Float[Array, "U U"]:
+        """R with R Rᵀ = Σ, the inverse Hessian of the log evidence: the Laplace approximation of p(θ | y)."""
+        hessian = self._derivative(lambda moved: self._loss(moved)[1][self.learnt], theta)
+        sizes, directions = np.linalg.eigh(0.5 * (hessian + hessian.T))
+        # The prior's own curvature is the least there can be.
+        result: Array = directions / np.sqrt(np.maximum(sizes / share, (self.prior_scale**-2).min()))
+        return result
+
+    def _derivative(
+        self, function: Callable[[Float[Array, "T"]], Float[Array, "K"]], theta: Float[Array, "T"]
+    ) -> Float[Array, "K U"]:
+        """By finite differences in the hyperparameters that are learnt, away from bounds."""
+        here, columns = function(theta), []
+        for place in np.flatnonzero(self.learnt):
+            step = _STEP if theta[place] < self.bounds[place][1] - _STEP else -_STEP
+            columns.append((function(self.moved(theta, int(place), theta[place] + step)) - here) / step)
+        return np.stack(columns, axis=1)
+
+    def _solved(self, theta: Float[Array, "T"]) -> "_Solved":
         solved = _Solved.of(*self._covariance(theta), self.y)
         if solved is None:
             raise NumericalError(
                 "The covariance of the rows must be positive definite; it is not. Remove copies of rows."
             )
-        diagonal = solved.inverse().diagonal()
-        return solved.alpha / diagonal, 1 / diagonal
-
-    def variance_of_hyperparameters(self, theta: Float[Array, "T"]) -> float:
-        """1 + mean(J Σ Jᵀ) / mean(v): what not knowing θ adds to the variance of a row left out (Kass & Steffey 1989).
-
-        J is the Jacobian of the means of rows left out, v their variance, Σ the inverse Hessian of the log evidence at
-        its maximum: the Laplace approximation of p(θ | y). Without it, bands are too narrow with few rows.
-        """
-        residual, var = self.leave_one_out(theta)
-        _, slope = self._loss(theta)
-        learnt = np.flatnonzero(self.learnt)
-        jacobian, hessian = [], []
-        for place in learnt:
-            step = _STEP if theta[place] < self.bounds[place][1] - _STEP else -_STEP
-            moved = self.moved(theta, int(place), theta[place] + step)
-            jacobian.append((self.leave_one_out(moved)[0] - residual) / step)
-            hessian.append((self._loss(moved)[1] - slope)[learnt] / step)
-        sizes, directions = np.linalg.eigh(0.5 * (np.array(hessian) + np.array(hessian).T))
-        # The prior's own curvature is the least there can be.
-        sizes = np.maximum(sizes, (self.prior_scale**-2).min())
-        extra = (np.square(directions.T @ np.array(jacobian)) / sizes[:, None]).sum(0)
-        return 1 + float(extra.mean() / var.mean())
+        return solved
 
 
 @dataclass

@@ -17,8 +17,8 @@ from mogul.output_mean import SMALLEST_RESIDUAL, LinearOutputMean
 from mogul.plan import NoiseName
 from mogul.plane import PlaneUncertainty, generalised_least_squares
 from mogul.priors import IndependentGPs
-from mogul.training.exact import ExactGP
-from mogul.training.part_starts import Signal, rank_of, start_parts
+from mogul.training.exact import ExactGP, hyperparameter_spread
+from mogul.training.part_starts import Signal, rank_of, start_parts, widen_posterior
 from mogul.training.residuals import fit_normal_gp, fit_robust_gp
 
 # Reference rows of a plane's uncertainty: more would hardly change what a GP can take up between them.
@@ -40,6 +40,7 @@ class ExactStart:
         relative_noise: the noise variance of each row over that of its output: above 1 for outliers.
         dof: degrees of freedom of each output's noise; None where it is Normal.
         varies: whether the noise of any output depends on the input.
+        seed: of subsets.
     """
 
     gps: tuple[ExactGP, ...]
@@ -48,6 +49,7 @@ class ExactStart:
     relative_noise: Float[Tensor, "N P"]
     dof: tuple[float | None, ...]
     varies: bool
+    seed: int
 
     @staticmethod
     def of(batch: Batch, seed: int, *, plane: bool, robust: bool = True, reweighted: bool = True) -> "ExactStart":
@@ -77,7 +79,7 @@ class ExactStart:
             dof.append(found.dof)
             varies = varies or found.varies
         mean = _plane(gps, rows, relative_noise, rng) if plane else None
-        return ExactStart(tuple(gps), rows, mean, relative_noise, tuple(dof), varies)
+        return ExactStart(tuple(gps), rows, mean, relative_noise, tuple(dof), varies, seed)
 
     @property
     def noises(self) -> tuple[NoiseName, ...]:
@@ -133,6 +135,19 @@ class ExactStart:
             for output, dof in enumerate(self.dof):
                 model.head.noise.log_spare_dof.data[output] = math.log((dof or _NORMAL_DOF) - 2)
         start_parts(model, self._signal(rank_of(model)), generator)
+
+    def widen(self, model: Model) -> None:
+        """Add what is not known of the hyperparameters to q(u) of a model that this solves."""
+        assert isinstance(model.prior, IndependentGPs)
+        points = model.prior.inducing_points.detach().double().numpy()
+        rng = np.random.default_rng(self.seed)
+        columns = []
+        for gp, seen, y, relative in zip(
+            self.gps, self.batch.observed.T, self.batch.y.T, self.relative_noise.T, strict=True
+        ):
+            own = self.batch.x[seen].numpy(), y[seen].numpy(), relative[seen].numpy()
+            columns.append(hyperparameter_spread(gp, *own, points, rng))
+        widen_posterior(model.prior, torch.as_tensor(np.stack(columns)) / self.scale.reshape(-1, 1, 1))
 
     def _signal(self, rank: int) -> Signal:
         """In the units of the head."""

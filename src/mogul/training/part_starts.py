@@ -325,6 +325,14 @@ def set_posterior(
     prior.variational_root.copy_(root)
 
 
+@torch.no_grad()
+def widen_posterior(prior: IndependentGPs, columns: Float[Tensor, "L M T"]) -> None:
+    """Add C Cᵀ to the covariance of q(u) = q(K_zz^½ v), for the columns C of each latent GP."""
+    added = prior.whitened(columns.to(prior.variational_root)).double()
+    root = prior.variational_root.tril().double()
+    prior.variational_root.copy_(torch.linalg.cholesky(root @ root.mT + added @ added.mT))
+
+
 def closed_form(
     cross: Float[Tensor, "*K M N"], gap: Float[Tensor, "*L N"], weight: Float[Tensor, "*L N"]
 ) -> tuple[Float[Tensor, "*L M"], Float[Tensor, "*L M M"]]:

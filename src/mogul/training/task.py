@@ -242,6 +242,7 @@ class Task:
                     config = config.solved()
                     if built.head.noise.varies:
                         alternate(built, batch, generator)
+                    exact.widen(built)
             runs.append(Run(built, batch, config, generator, start, self.watched))
         return runs
 
