@@ -19,6 +19,7 @@ from mogul.errors import NumericalError
 
 # Starts are ranked on so many rows, climb on so many, and the best of them is refined on so many.
 RANKED_ROWS, CLIMBED_ROWS, REFINED_ROWS = 150, 400, 1000
+_ROUGH_ROWS = 200  # that a rough fit climbs on
 # Lengthscales, in units of √D, and noise variances of the grid that starts are taken from.
 _LENGTHSCALES, _NOISES = (0.05, 0.12, 0.3, 0.7, 1.6, 4.0), (1e-4, 1e-2, 0.3)
 # Two more starts explain everything by noise at first: the evidence is smooth there, and inputs come in one by one.
@@ -77,6 +78,7 @@ def fit_exact_gp(
     relative_noise: Float[Array, "N"] | None = None,
     *,
     plane: bool = True,
+    rough: bool = False,
 ) -> ExactGP:
     """The exact GP of one output with the largest evidence found.
 
@@ -86,6 +88,7 @@ def fit_exact_gp(
         rng: draws the subsets.
         relative_noise: the noise variance of each row over that of all; ones by default.
         plane: whether there may be a plane.
+        rough: whether hyperparameters of few of the rows will do.
 
     Example:
         >>> x = np.linspace(-1.7, 1.7, 100)[:, None]
@@ -93,7 +96,8 @@ def fit_exact_gp(
         >>> bool(0.1 < gp.lengthscale[0] < 0.5)
         True
     """
-    search = _Search(x, y, np.ones(len(y)) if relative_noise is None else relative_noise, rng.permutation(len(y)))
+    relative_noise = np.ones(len(y)) if relative_noise is None else relative_noise
+    search = _Search(x, y, relative_noise, rng.permutation(len(y)), _ROUGH_ROWS if rough else CLIMBED_ROWS)
     return search.result(search.best(plane=plane), plane)
 
 
@@ -143,15 +147,16 @@ class _Search:
     y: Float[Array, "N"]
     relative_noise: Float[Array, "N"]
     order: Int[IntArray, "N"]
+    climbed_rows: int
 
     def best(self, *, plane: bool) -> Float[Array, "T"]:
         """Log hyperparameters, with a plane or without one."""
-        middle = self._evidence(CLIMBED_ROWS, plane=False)
+        middle = self._evidence(self.climbed_rows, plane=False)
         theta, _ = max((middle.climb(start, _SHORT) for start in self._starts()), key=lambda found: found[1])
         theta, value = self._rescanned(middle, *middle.climb(theta, _LONG))
         if plane:
             theta = self._with_plane(theta, value)
-        if len(self.y) > CLIMBED_ROWS:
+        if len(self.y) > self.climbed_rows:
             theta, _ = self._evidence(REFINED_ROWS, plane=plane).climb(theta, _REFINING)
         return theta
 
@@ -177,7 +182,7 @@ class _Search:
 
     def _with_plane(self, theta: Float[Array, "T"], value: float) -> Float[Array, "T"]:
         """From where the GP alone ended, and from a plane with a GP on top of it."""
-        evidence = self._evidence(CLIMBED_ROWS, plane=True)
+        evidence = self._evidence(self.climbed_rows, plane=True)
         joined, first = theta, evidence.start(0.7 * math.sqrt(self.x.shape[1]), 0.1)
         theta, _ = max((evidence.climb(start, _SHORT) for start in (joined, first)), key=lambda found: found[1])
         theta, reached = evidence.climb(theta, _LONG)
@@ -191,7 +196,7 @@ class _Search:
 
     def result(self, theta: Float[Array, "T"], plane: bool) -> ExactGP:
         """With a variance that knows how well the hyperparameters are known."""
-        evidence = self._evidence(CLIMBED_ROWS, plane=plane)
+        evidence = self._evidence(self.climbed_rows, plane=plane)
         outputscale, plane_var, noise_var = np.exp(theta[-3:]).tolist()
         plane_var = plane_var if plane else 0.0
         gp = ExactGP(np.exp(theta[:-3]), outputscale, plane_var, noise_var, evidence.value(theta))

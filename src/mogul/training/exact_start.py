@@ -52,7 +52,7 @@ class ExactStart:
     seed: int
 
     @staticmethod
-    def of(batch: Batch, seed: int, *, plane: bool, robust: bool = True, reweighted: bool = True) -> "ExactStart":
+    def of(batch: Batch, seed: int, *, plane: bool, robust: bool = True, rough: bool = False) -> "ExactStart":
         """Fit them.
 
         Args:
@@ -60,7 +60,7 @@ class ExactStart:
             seed: of subsets.
             plane: whether a plane may be part of it.
             robust: whether outliers may count for less; else noise is Normal.
-            reweighted: whether rows with large residuals are weighed down where tails are heavy, or only told of.
+            rough: whether a quick look at noise and plane is enough: outliers are told of, and count as other rows do.
         """
         # Copies: products round by where their factors lie in memory, and NumPy's lie anywhere.
         x, y = (part.to(torch.float64, copy=True) for part in (batch.x, batch.y))
@@ -71,7 +71,7 @@ class ExactStart:
         for output, seen in enumerate(rows.observed.T):
             own = rows.x[seen].numpy(), rows.y[seen, output].numpy()
             if robust:
-                found = fit_robust_gp(*own, rng, plane=plane, reweighted=reweighted)
+                found = fit_robust_gp(*own, rng, plane=plane, rough=rough)
             else:
                 found = fit_normal_gp(*own, rng, plane=plane)
             relative_noise[seen, output] = torch.as_tensor(found.relative_noise)

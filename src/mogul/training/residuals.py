@@ -102,7 +102,7 @@ class RobustGP:
 
 
 def fit_robust_gp(
-    x: Float[Array, "N D"], y: Float[Array, "N"], rng: np.random.Generator, *, plane: bool, reweighted: bool = True
+    x: Float[Array, "N D"], y: Float[Array, "N"], rng: np.random.Generator, *, plane: bool, rough: bool = False
 ) -> RobustGP:
     """An exact GP, and where residuals have heavy tails one with Student-t noise, by iterated reweighting.
 
@@ -115,11 +115,11 @@ def fit_robust_gp(
     (True, True)
     """
     relative = np.ones(len(y))
-    gp = fit_exact_gp(x, y, rng, plane=plane)
+    gp = fit_exact_gp(x, y, rng, plane=plane, rough=rough)
     residual = _residuals(gp, x, y, relative, rng)
     tails = fit_student_t(residual)
     heavy = tails.is_heavy
-    for _ in range(_REWEIGHTED if heavy and reweighted else 0):
+    for _ in range(0 if rough or not heavy else _REWEIGHTED):
         relative = 1 / tails.weight(residual)
         gp = fit_exact_gp(x, y, rng, relative, plane=plane)
         residual = _residuals(gp, x, y, relative, rng)

@@ -213,7 +213,7 @@ class Task:
         if self.latent or (options.get("noise") != FROM_RESIDUALS and self.mean != "linear"):
             return None
         some = torch.randperm(len(batch), generator=torch.Generator().manual_seed(self.config.seed))[:CLIMBED_ROWS]
-        return ExactStart.of(batch.rows(some), self.config.seed, plane=self.mean == "linear", reweighted=False)
+        return ExactStart.of(batch.rows(some), self.config.seed, plane=self.mean == "linear", rough=True)
 
     def _found(self, batch: Batch, options: Mapping[str, Any], exact: ExactStart | None) -> dict[str, Any]:
         """The options of `build` that are found in the data: means, the kind of noise, inducing points."""
