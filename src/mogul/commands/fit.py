@@ -209,7 +209,7 @@ def _course(fitted: Fitted) -> Course:
     assert history.num_rows is not None
     return Course(
         model=fitted.model_name,
-        epochs=len(history.elbo),
+        epochs=history.num_epochs,
         starts=len({record.start for record in history.records}),
         elbo_per_row=history.elbo[-1] / history.num_rows,
         held_out_ll=history.held_out,

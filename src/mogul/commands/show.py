@@ -13,7 +13,7 @@ from mogul.families import mixture
 from mogul.old_files import choice_of_today
 from mogul.seal import read_header
 
-_EPOCH = ("start", "elbo", "seconds")
+_EPOCH = ("start", "elbo", "seconds", "learning_rate")
 _GROUPS = "calibration.groups"  # as `mogul.storage` calls them
 
 
@@ -60,10 +60,9 @@ def show_file(path: Path) -> ModelCard:
 
 def _card(path: Path, header: dict[str, Any]) -> ModelCard:
     columns = header["history"]["columns"]
-    starts, elbos, seconds = (list(columns[name]) for name in _EPOCH)
-    chosen = [
-        float(elbo) for start, elbo in zip(starts, elbos, strict=True) if start == header["history"]["chosen_start"]
-    ]
+    starts, elbos, seconds, rates = (list(columns[name]) for name in _EPOCH)
+    kept = [start == header["history"]["chosen_start"] for start in starts]
+    chosen = [float(elbo) for elbo, own in zip(elbos, kept, strict=True) if own]
     finite = [elbo for elbo in chosen if math.isfinite(elbo)]
     members = header.get("members", [])
     return ModelCard(
@@ -80,7 +79,7 @@ def _card(path: Path, header: dict[str, Any]) -> ModelCard:
         precision=str(header["precision"]),
         starts=len(set(starts)),
         kept=1 + len(members),
-        epochs=len(chosen),
+        epochs=sum(own and float(rate) > 0 for rate, own in zip(rates, kept, strict=True)),
         objective=_objective(header["config"]),
         first_elbo=finite[0] if finite else None,
         last_elbo=finite[-1] if finite else None,

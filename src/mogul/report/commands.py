@@ -47,8 +47,10 @@ def _model(summary: FitSummary) -> list[str]:
 
 
 def _course(course: Course, objective: ObjectiveName) -> str:
-    starts = f"best of {course.starts} starts" if course.starts > 1 else "1 start"
     reached = f"{objective_words(objective)} {course.elbo_per_row:.2f} per row"
+    if not course.epochs:
+        return f"{course.model}: exact GPs, one for each output, {reached}"
+    starts = f"best of {course.starts} starts" if course.starts > 1 else "1 start"
     return f"{course.model}: {epochs_words(course.epochs)}, {starts}, {reached}"
 
 

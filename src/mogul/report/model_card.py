@@ -22,23 +22,22 @@ def model_table(card: ModelCard) -> Table:
 
 def card_lines(card: ModelCard) -> list[tuple[str, str]]:
     """Labels and values of the table."""
-    climbed = f", {objective_words(card.objective)} {card.first_elbo:,.1f} → {card.last_elbo:,.1f}"
-    course = "" if card.first_elbo is None else climbed
+    ends = [f"{elbo:,.1f}" for elbo in dict.fromkeys((card.first_elbo, card.last_elbo)) if elbo is not None]
+    course = f", {objective_words(card.objective)} {' → '.join(ends)}" if ends else ""
     options = ", ".join(f"{name} = {value}" for name, value in card.options.items())
     first, *others = members(card.model)
     mixed = ", a mixture" if others else ""
     per_model = card.kept // (1 + len(others))
     kept = "best" if per_model == 1 else f"mixture of the best {per_model}"
     of_first = f"{first}: " if others else ""
+    trained = f"{epochs_words(card.epochs)}, {kept} of {card.starts} starts"
+    steps = trained if card.epochs else "exact GPs, one for each output"
     return [
         ("model", f"{card.model}{mixed}, {card.kind} inputs, {card.precision}"),
         ("options", of_first + (options or "the model's own")),
         ("inputs", counted(card.input_names)),
         ("outputs", counted(card.output_names)),
-        (
-            "training",
-            f"{of_first}{epochs_words(card.epochs)}, {kept} of {card.starts} starts{course}, {card.seconds:.0f} s",
-        ),
+        ("training", f"{of_first}{steps}{course}, {card.seconds:.0f} s"),
         ("calibration", _calibration(card.calibration)),
         *([] if card.choice is None else [("chosen", choice_line(card.choice))]),
         ("file", f"format {card.format}, {card.num_bytes:,} bytes, seal intact"),

@@ -56,6 +56,11 @@ class History:
         return tuple(own[: self.kept_epochs or 0])
 
     @property
+    def num_epochs(self) -> int:
+        """Epochs of the chosen start; 0 where exact GPs left nothing to train."""
+        return sum(record.start == self.chosen_start and record.learning_rate > 0 for record in self.records)
+
+    @property
     def elbo(self) -> list[float]:
         """The training objective of the chosen start, epoch by epoch."""
         return [record.elbo for record in self.records if record.start == self.chosen_start]
