@@ -229,3 +229,21 @@ def test_a_step_in_pieces_is_a_step():
         found.append((gradient, terms.total().detach(), terms.ell.detach(), terms.misfit, noise))
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize("updates", [(), (NoiseUpdate(),)])
+def test_an_exact_start_is_put_back_where_steps_make_the_bound_worse(updates: tuple[NoiseUpdate, ...]) -> None:
+    batch = waves()
+    run = start(batch=batch, start="exact", epochs=1, learning_rate=5.0, decay=1.0, updates=updates)
+    before = {name: value.clone() for name, value in run.model.state_dict().items()}
+    train(run, until=1)
+    assert run.kept_epochs is None
+    torch.testing.assert_close(run.model.state_dict(), before, rtol=0, atol=0)
+
+
+def test_an_exact_start_is_left_where_steps_make_the_bound_better() -> None:
+    batch = waves()
+    run = start(batch=batch, start="exact", epochs=30, learning_rate=0.03)
+    before = bound(run.model, batch)
+    train(run, until=30)
+    assert bound(run.model, batch) > before + 1

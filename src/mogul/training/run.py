@@ -66,11 +66,12 @@ class Run:
         """Go on until the clock stands at so many epochs; interrupted, the model is as after its last whole epoch."""
         self.model.train()
         try:
+            self._keep_start()
             while self._clock < until:
                 self.recovery.advance(self)
                 on_epoch(self.records[-1])
             if not self.records:  # a start that is not trained
-                self.records.append(self._assessed())
+                self.records.append(self._assessed(self._generator))
                 if self._held_out is not None:
                     self._score(self.records[-1])
                 on_epoch(self.records[-1])
@@ -89,16 +90,40 @@ class Run:
     def finish(self) -> None:
         """Ready to predict: the best state on held-out rows is put back, and closed-form noise is at its optimum.
 
-        Once only: a checkpoint has the state before, from which the same is done again.
+        An exact start that no epoch improved on is put back, too. Once only: a checkpoint has the state before, from
+        which the same is done again.
         """
         if self._unfinished is not None:
             return
-        if self._best_state:
+        if self._best_state and self._held_out is not None:
             self.model.load_state_dict(self._best_state)
         self.model.eval()
+        self._unfinished = self.state()
         if any(isinstance(update, NoiseUpdate) for update in self.config.updates):
-            self._unfinished = self.state()
             self._settle_noise()
+        if self._best_state and self._held_out is None:
+            self._return_to_start()
+
+    def _keep_start(self) -> None:
+        """Keep an exact start: it is a solution of a simpler model, and large steps may throw it away for good."""
+        if self.config.start == "exact" and self.config.epochs and self._held_out is None and not self.records:
+            self._best_score, self._best_epochs = self._bound(), 0
+            self._best_state = {name: value.clone() for name, value in self.model.state_dict().items()}
+
+    def _return_to_start(self) -> None:
+        """Put the start back where the bound over all rows is no higher than there."""
+        if self._bound() > self._best_score:
+            self._best_state = {}
+        else:
+            self.model.load_state_dict(self._best_state)
+
+    def _bound(self) -> float:
+        """The objective over all rows, by the same draws each time; −∞ where it cannot be computed."""
+        try:
+            bound = self._assessed(torch.Generator().manual_seed(self.config.seed)).elbo
+        except TROUBLE:
+            return -math.inf
+        return bound if math.isfinite(bound) else -math.inf
 
     def _settle_noise(self) -> None:
         """The noise's level from an average over the last batches to its optimum over all rows.
@@ -118,7 +143,7 @@ class Run:
             return
         if score < was:
             level.data.copy_(before)
-        elif self._best_state:
+        elif self._best_state and self._held_out is not None:
             self._best_score = score
 
     def _held_out_score_now(self) -> float:
@@ -197,7 +222,7 @@ class Run:
     @property
     def kept_epochs(self) -> int | None:
         """After how many epochs that was."""
-        return self._best_epochs if self._best_state else None
+        return self._best_epochs if self._best_state and self._held_out is not None else None
 
     @property
     def num_rows(self) -> int:
@@ -244,12 +269,12 @@ class Run:
         )
 
     @torch.no_grad()
-    def _assessed(self) -> EpochRecord:
+    def _assessed(self, generator: torch.Generator) -> EpochRecord:
         """The objective as it is, over all rows."""
         began = time.perf_counter()
         sums = torch.zeros(4, dtype=torch.float64)
         for piece in self._data.pieces(self._rows_at_once):
-            sums += len(piece) / len(self._data) * _values(self._elbo(self.model, piece, self._generator))
+            sums += len(piece) / len(self._data) * _values(self._elbo(self.model, piece, generator))
         return self._record(sums, began, 0.0, 1.0)
 
     def _rate_at(self, clock: int) -> float:
