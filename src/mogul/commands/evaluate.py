@@ -43,6 +43,7 @@ class Evaluation:
     outputs: list[OutputScores]
     inferred_inputs: bool
     noise: str
+    noise_factors: int
     noise_floor: float
 
     def to_json(self) -> dict[str, Any]:
@@ -75,6 +76,7 @@ def evaluate_file(
         outputs=[_output_scores(*column) for column in columns],
         inferred_inputs=isinstance(fitted, FittedLatent),
         noise=fitted.noise_name,
+        noise_factors=fitted.noise_factors,
         noise_floor=fitted.noise_floor,
     )
 

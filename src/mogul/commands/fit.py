@@ -69,6 +69,7 @@ class FitSummary:
     missing_share: float
     courses: list[Course]
     noise: str
+    noise_factors: int
     noise_floor: float
     objective: ObjectiveName
     seconds: float
@@ -195,6 +196,7 @@ def _summary(
         missing_share=data.num_missing / data.y.size,
         courses=courses,
         noise=fitted.noise_name,
+        noise_factors=fitted.noise_factors,
         noise_floor=fitted.noise_floor,
         objective=objective,
         seconds=seconds,
