@@ -27,7 +27,7 @@ from mogul.training.noise_steps import precision_of, signal_of
 _MOST_FACTORS = 6
 _NUM_SCALES = 256  # draws of the noise's variance, for the chance of what a row is off by
 # Loadings are V/√(1 + |V|²), row by row, for V with a Normal prior of this scale: each output has noise of its own.
-_PRIOR_SCALE = 1.0
+_PRIOR_SCALE = 2.0
 _LEAST_CAVITY = 1e-3  # of the signal's precision without a row, as a share of that with it
 _LEAST_TAIL = 1e-12
 _STEPS = 100
