@@ -34,6 +34,7 @@ class Evaluation:
     """Scores of a model on a table: of all outputs in standardised units, of each in its own.
 
     `noise_floor` is the least standard deviation that the model's noise may have, as a share of an output's scale.
+    `noise_factors` counts what outputs share in their noise: 0 where it is not correlated.
     """
 
     model: str

@@ -54,7 +54,8 @@ class FitSummary:
 
     `num_calibrated` counts the groups that the model is calibrated by: its rows, where there are no groups. `groups` is
     the column that says which rows belong together. `noise_floor` is the least standard deviation that noise may have,
-    as a share of an output's scale.
+    as a share of an output's scale. `noise_factors` counts what outputs share in their noise: 0 where it is not
+    correlated.
     """
 
     source: str
