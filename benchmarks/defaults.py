@@ -38,7 +38,8 @@ Up to 2,500 training rows the default is `mogp`, with a latent GP for each of up
 exact GP (an RBF kernel with a lengthscale for each input, and a plane with random coefficients): hyperparameters by
 L-BFGS on the log evidence, from starts that span decades of lengthscales; variances widened by what is not known of
 these; inducing points by Cholesky with pivots, q(u) in closed form. Residuals of rows left out choose the noise:
-constant, Student-t, or either with a size that depends on the input by GPs. Beyond, it is `n-sbgprn`, or with
+constant, Student-t, or either with a size that depends on the input by GPs; and whether it is correlated across
+outputs, by a few factors whose number the Bayesian information criterion chooses. Beyond, it is `n-sbgprn`, or with
 `groups` [a mixture](#new-groups), by Adam from a random start, with 200 inducing points and noise that GPs describe
 (least standard deviation 1e-4 of an output's scale), Student-t where the residuals of 400 rows have heavy tails. What
 is not known of the plane is part of every variance. [How to work with big

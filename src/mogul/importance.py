@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mogul.heads import NoiseLaw
+from mogul.heads import NoiseLaw, NormalLaw
 from mogul.marginals import Marginals, standard_normal
 
 # Shares of draws: of z by itself, of z given y for a linear model, and the same with so many times the noise.
@@ -27,6 +27,8 @@ _OF_PRIOR, _OF_WIDE, _WIDENING = 0.125, 0.375, 4.0
 _MOST_STEPS, _SETTLED = 12, 0.01
 # A residual of less than this many standard deviations says as little about the noise at work as one of so many.
 _SMALL = 0.1
+# Of the variance that is at work, so much is the noise's at least: factors of the noise are sought by it.
+_LEAST_NOISE = 0.1
 _TRIED = 64
 
 
@@ -59,20 +61,51 @@ class Signal(Protocol):
 
 @dataclass(frozen=True)
 class Rows:
-    """N rows of outputs in the units of the signal; missing ones are zero. `cross` is the noise's off-diagonal part."""
+    """N rows of outputs in the units of the signal; missing ones are zero.
+
+    `cross` is the noise's off-diagonal part. Where noises are correlated given their scales, `loadings` is the matrix U
+    of `mogul.heads.NoiseCorrelation`, and its R factors ξ are the last entries of z: given these, outputs have noises
+    of their own.
+    """
 
     y: Float[Tensor, "N P"]
     observed: Bool[Tensor, "N P"]
     law: NoiseLaw
     cross: Float[Tensor, "P P"] | None
+    loadings: Float[Tensor, "P R"] | None = None
 
-    def log_density(self, signal: Marginals) -> Float[Tensor, "*K T N"]:
+    @property
+    def num_factors(self) -> int:
+        """The number R of factors that the noises share."""
+        return 0 if self.loadings is None else self.loadings.shape[1]
+
+    def log_density(self, signal: Signal, z: Float[Tensor, "*K T N E"]) -> Float[Tensor, "*K T N"]:
         """log p(y | z)."""
-        return self.law.log_density(self.y, self.observed, signal)
+        own, factors = self.parts(z)
+        here = signal.at(own)
+        if self.loadings is None:
+            return self.law.log_density(self.y, self.observed, here)
+        assert isinstance(self.law, NormalLaw)  # others say themselves how outputs belong together
+        shared, own_share = factors @ self.loadings.T, 1 - self.loadings.square().sum(-1)
+        return self.law.log_density_given(self.y, self.observed, here, shared, own_share)
+
+    def parts(self, z: Float[Tensor, "*K T N E"]) -> tuple[Float[Tensor, "*K T N _"], Float[Tensor, "*K T N _"]]:
+        """The signal's part of z, and the factors of the noise."""
+        first = z.shape[-1] - self.num_factors
+        return z[..., :first], z[..., first:]
 
     def rows(self, index: Int[Tensor, "B"]) -> "Rows":
         """Some of them."""
-        return Rows(self.y[index], self.observed[index], self.law.rows(index), self.cross)
+        return Rows(self.y[index], self.observed[index], self.law.rows(index), self.cross, self.loadings)
+
+    def noise(self, signal: Marginals) -> tuple[Float[Tensor, "T N P _"], Float[Tensor, "T N P P"]]:
+        """The slopes of y in the factors of the noise, and R, the covariance of what is left of it."""
+        if self.loadings is None:
+            return signal.mean.new_zeros((*signal.mean.shape, 0)), self.noise_cov(signal)
+        var = self._effective_var(signal)
+        noise_var = (var - signal.var).maximum(_LEAST_NOISE * var) * self.observed
+        left = var - noise_var * self.loadings.square().sum(-1)
+        return noise_var.sqrt().unsqueeze(-1) * self.loadings, torch.diag_embed(torch.where(self.observed, left, 1.0))
 
     def noise_cov(self, signal: Marginals) -> Float[Tensor, "T N P P"]:
         """R: the covariance of Normal noise that pulls at the signal as this one does at y; of missing outputs I."""
@@ -104,10 +137,12 @@ class _Linear:
     @staticmethod
     def around(z: Float[Tensor, "T N E"], signal: Signal, rows: Rows) -> "_Linear":
         """About this z."""
-        here = signal.at(z)
-        jacobian = signal.jacobian(z) * rows.observed.unsqueeze(-1)
-        gap = (rows.y - here.mean) * rows.observed + _times(jacobian, z)
-        return _Linear.of(jacobian, gap, rows.noise_cov(here))
+        own, _ = rows.parts(z)
+        here = signal.at(own)
+        jacobian = signal.jacobian(own) * rows.observed.unsqueeze(-1)
+        gap = (rows.y - here.mean) * rows.observed + _times(jacobian, own)
+        of_factors, noise_cov = rows.noise(here)
+        return _Linear.of(torch.cat([jacobian, of_factors], -1), gap, noise_cov)
 
     @staticmethod
     def of(jacobian: Tensor, gap: Tensor, noise_cov: Tensor) -> "_Linear":
@@ -146,7 +181,7 @@ def log_density(
         generator: draws them.
         num_starts: z that explain y are sought from 0, and from the best of some draws of z for each start more.
     """
-    shape = (signal.num_components, len(rows.y), signal.num_random)
+    shape = (signal.num_components, len(rows.y), signal.num_random + rows.num_factors)
     starts = [rows.y.new_zeros(shape)]
     starts += [_best_draw(shape, signal, rows, generator) for _ in range(num_starts - 1)]
     narrow = [_Linear.around(_likeliest(start, signal, rows), signal, rows) for start in starts]
@@ -160,7 +195,7 @@ def log_density(
     z = torch.cat(draws)
     ratios = torch.stack([*(proposal.log_ratio(z) for proposal in proposals), z.new_zeros(z.shape[:-1])], -1)
     log_mixture = torch.logsumexp(ratios + (torch.tensor(counts).to(z) / len(z)).log(), -1)
-    log_weight = rows.log_density(signal.at(z)) - log_mixture
+    log_weight = rows.log_density(signal, z) - log_mixture
     effective = torch.exp(2 * torch.logsumexp(log_weight, 0) - torch.logsumexp(2 * log_weight, 0))
     return _log_mean(log_weight, ratios[..., 0] - log_mixture), effective
 
@@ -170,7 +205,7 @@ def _best_draw(
 ) -> Float[Tensor, "T N E"]:
     """Of some draws of z, the one that explains y best."""
     draws = standard_normal((_TRIED, *shape), generator, like=rows.y)
-    best = rows.log_density(signal.at(draws)).argmax(0)
+    best = rows.log_density(signal, draws).argmax(0)
     return draws.gather(0, best[None, ..., None].expand(1, *shape))[0]
 
 
@@ -223,7 +258,7 @@ def _likeliest(
 
 
 def _log_joint(z: Tensor, signal: Signal, rows: Rows) -> Tensor:
-    return rows.log_density(signal.at(z)) - 0.5 * z.square().sum(-1)
+    return rows.log_density(signal, z) - 0.5 * z.square().sum(-1)
 
 
 def _times(matrix: Float[Tensor, "T N P E"], vector: Float[Tensor, "*K T N E"]) -> Float[Tensor, "*K T N P"]:

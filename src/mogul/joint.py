@@ -49,8 +49,8 @@ class Independent:
         result: Array = std * rng.standard_normal(std.shape)
         return result
 
-    def cross_cov(self, num_outputs: int) -> Float[Array, "P P"]:
-        """What the noise adds to the covariances between different outputs."""
+    def cross_cov(self, num_outputs: int) -> Float[Array, "*N P P"]:
+        """What the noise adds to the covariances between different outputs: once, or at each point."""
         return np.zeros((num_outputs, num_outputs))
 
     def rescaled(self: Kind, scale: Float[Array, "P"]) -> Kind:
@@ -157,19 +157,8 @@ class Correlated(Independent):
     def log_density(
         self, y: Float[Array, "N P"], mean: Float[Array, "S N P"], var: Float[Array, "S N P"]
     ) -> Float[Array, "S N"]:
-        """By Woodbury, row by row over its observed outputs."""
-        observed = ~np.isnan(y)
-        own = var - np.square(self.loadings).sum(-1)
-        precision = observed / own
-        gap = np.where(observed, y, 0.0) - mean
-        # I + Uᵀ D⁻¹ U and Uᵀ D⁻¹ (y − m), of the observed outputs.
-        inner = np.eye(self.loadings.shape[1]) + np.einsum("snp,pq,pr->snqr", precision, self.loadings, self.loadings)
-        projected = (precision * gap) @ self.loadings
-        explained = (projected * np.linalg.solve(inner, projected[..., None])[..., 0]).sum(-1)
-        misfit = (precision * np.square(gap)).sum(-1) - explained
-        log_det = np.where(observed, np.log(own), 0.0).sum(-1) + np.linalg.slogdet(inner)[1]
-        result: Array = -0.5 * (observed.sum(-1) * math.log(2 * math.pi) + log_det + misfit)
-        return result
+        """Row by row over its observed outputs."""
+        return low_rank_log_density(y, mean, var - np.square(self.loadings).sum(-1), self.loadings)
 
     def deviations(
         self,
@@ -199,6 +188,78 @@ class Correlated(Independent):
 
 
 @dataclass(frozen=True)
+class ScaledCorrelation(Independent):
+    """Outputs whose noises are correlated given their variances n: a component has the covariance V + √n R √n.
+
+    V is diagonal, the rest of the component's variances; R = I − diag(U Uᵀ) + U Uᵀ: `mogul.heads.NoiseCorrelation`.
+
+    Args:
+        marginals: what is said of outputs one by one.
+        noise_var: n, drawn for each component.
+        loadings: U.
+    """
+
+    marginals: Independent
+    noise_var: Float[Array, "S N P"]
+    loadings: Float[Array, "P R"]
+
+    def log_density(
+        self, y: Float[Array, "N P"], mean: Float[Array, "S N P"], var: Float[Array, "S N P"]
+    ) -> Float[Array, "S N"]:
+        """Given the variances that were drawn: of random ones many draws are needed, see `Prediction.density`."""
+        loadings = np.sqrt(self.noise_var)[..., None] * self.loadings
+        return low_rank_log_density(y, mean, var - np.square(loadings).sum(-1), loadings)
+
+    def deviations(
+        self,
+        std: Float[Array, "S N P"],
+        rng: np.random.Generator,
+        component: Int[IntArray, "S #N"] | None = None,
+    ) -> Float[Array, "S N P"]:
+        """Each output's own part, and the part that they share."""
+        points = np.arange(self.noise_var.shape[1])
+        noise_var = self.noise_var if component is None else self.noise_var[component, points]
+        own = np.sqrt(np.square(std) - noise_var * np.square(self.loadings).sum(-1))
+        shared = rng.standard_normal((*std.shape[:-1], self.loadings.shape[1])) @ self.loadings.T
+        result: Array = own * rng.standard_normal(std.shape) + np.sqrt(noise_var) * shared
+        return result
+
+    def cross_cov(self, num_outputs: int) -> Float[Array, "N P P"]:
+        """E √n √nᵀ ∘ R off its diagonal, at each point."""
+        shared = self.loadings @ self.loadings.T
+        root = np.sqrt(self.noise_var).transpose(1, 2, 0)
+        result: Array = (root @ root.swapaxes(1, 2)) / root.shape[-1] * (shared - np.diag(np.diag(shared)))
+        return result
+
+    def rescaled(self, scale: Float[Array, "P"]) -> "ScaledCorrelation":
+        """For outputs multiplied by these."""
+        signed = np.sign(scale)[:, None] * self.loadings
+        return ScaledCorrelation(self.marginals.rescaled(scale), self.noise_var * scale**2, signed)
+
+    def mean_var(self, var: Float[Array, "S N P"]) -> Float[Array, "N P"]:
+        """That of the marginals."""
+        return self.marginals.mean_var(var)
+
+    def widened(self, var: Float[Array, "N P"]) -> "ScaledCorrelation":
+        """For signals with so much more variance."""
+        return ScaledCorrelation(self.marginals.widened(var), self.noise_var, self.loadings)
+
+    def rows(self, index: Index) -> "ScaledCorrelation":
+        """For some of the points."""
+        return ScaledCorrelation(self.marginals.rows(index), self.noise_var[:, index], self.loadings)
+
+    def outputs(self, index: Index) -> "ScaledCorrelation":
+        """For some of the outputs."""
+        return ScaledCorrelation(self.marginals.outputs(index), self.noise_var[..., index], self.loadings[index])
+
+    def joined(self, others: "Sequence[ScaledCorrelation]") -> "ScaledCorrelation":
+        """For the points of this and then of the others."""
+        marginals = self.marginals.joined([other.marginals for other in others])
+        noise_var = np.concatenate([self.noise_var, *(other.noise_var for other in others)], axis=1)
+        return ScaledCorrelation(marginals, noise_var, self.loadings)
+
+
+@dataclass(frozen=True)
 class Pooled(Independent):
     """Components of K mixtures by turns: of the k-th come those at places k, k + K, k + 2K, …"""
 
@@ -225,12 +286,15 @@ class Pooled(Independent):
         result = np.empty(std.shape)
         for number, member in enumerate(self.members):
             mine = of_member == number
-            result[mine] = member.deviations(std[mine][None], rng)[0]
+            result[mine] = member.deviations(std, rng, places // len(self.members))[mine]
         return result
 
-    def cross_cov(self, num_outputs: int) -> Float[Array, "P P"]:
+    def cross_cov(self, num_outputs: int) -> Float[Array, "*N P P"]:
         """The mean over mixtures."""
-        result: Array = np.mean([member.cross_cov(num_outputs) for member in self.members], axis=0)
+        total = np.zeros((num_outputs, num_outputs))
+        for member in self.members:  # those of some are the same at all points
+            total = total + member.cross_cov(num_outputs)
+        result: Array = total / len(self.members)
         return result
 
     def rescaled(self, scale: Float[Array, "P"]) -> "Pooled":
@@ -262,6 +326,23 @@ class Pooled(Independent):
     def _turns(self) -> Iterator[tuple[slice, Independent]]:
         count = len(self.members)
         yield from ((slice(number, None, count), member) for number, member in enumerate(self.members))
+
+
+def low_rank_log_density(
+    y: Float[Array, "N P"], mean: Float[Array, "S N P"], own: Float[Array, "S N P"], loadings: Float[Array, "*T P R"]
+) -> Float[Array, "S N"]:
+    """log N(y | mean, diag(own) + U Uᵀ) of each row over its observed outputs, by Woodbury; NaN is missing."""
+    observed = ~np.isnan(y)
+    precision = observed / own
+    gap = np.where(observed, y, 0.0) - mean
+    # I + Uᵀ D⁻¹ U and Uᵀ D⁻¹ (y − m), of the observed outputs.
+    inner = np.eye(loadings.shape[-1]) + np.einsum("...p,...pq,...pr->...qr", precision, loadings, loadings)
+    projected = np.einsum("...p,...pr->...r", precision * gap, loadings)
+    explained = (projected * np.linalg.solve(inner, projected[..., None])[..., 0]).sum(-1)
+    misfit = (precision * np.square(gap)).sum(-1) - explained
+    log_det = np.where(observed, np.log(own), 0.0).sum(-1) + np.linalg.slogdet(inner)[1]
+    result: Array = -0.5 * (observed.sum(-1) * math.log(2 * math.pi) + log_det + misfit)
+    return result
 
 
 def log_normal(gap: Array, var: Array) -> Array:

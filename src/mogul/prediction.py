@@ -285,7 +285,7 @@ def _predict_rows(
         _numpy(moments.var + unit.square() * noise.pooled_var()),
         _numpy(components.mean),
         _numpy(components.var + drawn),
-        joint=noise.joint(components.var, unit),
+        joint=model.head.joint(noise, components.var, drawn, unit),
         log_weight=None if components.log_weight is None else _normalised(components.log_weight),
         density=HeadDensity.of(model, q, x, generator) if has_shared_draws(q, x) else None,
     )

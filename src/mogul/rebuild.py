@@ -8,6 +8,7 @@ from torch import Tensor
 
 from mogul import models
 from mogul.errors import FileError
+from mogul.heads import NoiseCorrelation
 from mogul.inputs import Latent
 from mogul.model import Model
 from mogul.output_mean import LinearOutputMean
@@ -52,6 +53,8 @@ def rebuilt(blueprint: Blueprint, state: dict[str, Tensor], layouts: Layouts) ->
     model = models.build(blueprint.model, stand_in, blueprint.num_outputs, torch.Generator().manual_seed(0), **options)
     if name.latent:
         model.inputs = Latent(state["inputs.mean"])
+    if "head.correlation.loadings" in state:
+        model.head.correlation = _correlation(state["head.correlation.loadings"], blueprint.num_outputs)
     _require_same_kinds(model, state)
     laid_out = {label: _laid_out(tensor, layouts.get(label)) for label, tensor in state.items()}
     model.load_state_dict(laid_out, assign=True)
@@ -112,6 +115,15 @@ def _require_same_kinds(model: Model, state: dict[str, Tensor]) -> None:
                 f"Tensors must have the model's precision; {label} has {state[label].dtype} for {tensor.dtype}. "
                 "Do not trust this file."
             )
+
+
+def _correlation(loadings: Tensor, num_outputs: int) -> NoiseCorrelation:
+    if loadings.dim() != 2 or len(loadings) != num_outputs:
+        raise FileError(
+            f"Loadings of the noise must have a row for each of {num_outputs} outputs; got {tuple(loadings.shape)}. "
+            "Do not trust this file."
+        )
+    return NoiseCorrelation(loadings)
 
 
 def _output_mean(state: dict[str, Tensor]) -> LinearOutputMean | None:

@@ -136,6 +136,7 @@ class HeadDensity:
     extra_var: Float[Tensor, "N P"]  # of the mean that the head is added to, in the head's units
     shift: Float[Tensor, "N P"]
     scale: Float[Tensor, "P"]
+    loadings: Float[Tensor, "P R"] | None = None  # of correlated noise
 
     @staticmethod
     def of(model: Model, q: Marginals, x: Float[Tensor, "N D"], generator: torch.Generator) -> "HeadDensity":
@@ -144,7 +145,7 @@ class HeadDensity:
         mean, var = (part.reshape(-1, *part.shape[-2:])[:_MOST_COMPONENTS] for part in (mean, var))
         zero = torch.zeros(len(x), model.head.mixing.num_outputs).to(q.mean)
         base = model.mean.restore(Marginals(zero, zero), x)
-        scale = model.mean.scale.double()
+        scale, correlation = model.mean.scale.double(), model.head.correlation
         return HeadDensity(
             Marginals(mean, var),
             _in_double(model.head.features),
@@ -153,6 +154,7 @@ class HeadDensity:
             base.var.double() / scale.square(),
             base.mean.double(),
             scale,
+            None if correlation is None else correlation.loadings.double(),
         )
 
     @torch.no_grad()
@@ -196,7 +198,7 @@ class HeadDensity:
         unit = torch.ones_like(self.scale)
         cross = torch.as_tensor(self.law.joint(torch.zeros_like(y)[None], unit).cross_cov(len(unit)))
         signal = _HeadSignal(self.q, self.features, self.matrices, self.extra_var)
-        rows = Rows(y, observed, self.law, cross if bool(cross.any()) else None)
+        rows = Rows(y, observed, self.law, cross if bool(cross.any()) else None, self.loadings)
         num_draws = max(effort.fewest, effort.num_draws // len(self.q.mean))
         return log_density(signal, rows, num_draws, generator, effort.num_starts)
 
@@ -215,16 +217,27 @@ class HeadDensity:
         """For some of the points."""
         places = torch.as_tensor(np.arange(len(self.shift))[index])
         q = Marginals(self.q.mean[:, places], self.q.var[:, places])
-        parts = self.extra_var[places], self.shift[places]
-        return HeadDensity(
-            q, self.features, self.matrices.rows(places), self.law.rows(places), *parts, scale=self.scale
+        return replace(
+            self,
+            q=q,
+            matrices=self.matrices.rows(places),
+            law=self.law.rows(places),
+            extra_var=self.extra_var[places],
+            shift=self.shift[places],
         )
 
     def outputs(self, index: Index) -> "HeadDensity":
         """For some of the outputs."""
         places = torch.as_tensor(np.arange(len(self.scale))[index])
-        parts = self.extra_var[:, places], self.shift[:, places], self.scale[places]
-        return HeadDensity(self.q, self.features, self.matrices.outputs(places), self.law.outputs(places), *parts)
+        return replace(
+            self,
+            matrices=self.matrices.outputs(places),
+            law=self.law.outputs(places),
+            extra_var=self.extra_var[:, places],
+            shift=self.shift[:, places],
+            scale=self.scale[places],
+            loadings=None if self.loadings is None else self.loadings[places],
+        )
 
     def joined(self, others: "Sequence[HeadDensity]") -> "HeadDensity":
         """For the points of this and then of the others."""
@@ -233,10 +246,11 @@ class HeadDensity:
         matrices = self.matrices.joined([part.matrices for part in others])
         law = self.law.joined([part.law for part in others])
         extra_var, shift = (torch.cat([getattr(part, name) for part in every]) for name in ("extra_var", "shift"))
-        return HeadDensity(q, self.features, matrices, law, extra_var, shift, self.scale)
+        return HeadDensity(q, self.features, matrices, law, extra_var, shift, self.scale, self.loadings)
 
     def _numbers_per_row(self) -> int:
         num_outputs, num_random = len(self.scale), self.q.mean.shape[-1] + self.features.num_random
+        num_random += 0 if self.loadings is None else self.loadings.shape[1]
         effort, _ = self._efforts(quick=False)
         num_draws = max(effort.fewest, effort.num_draws // len(self.q.mean))
         each = num_draws * (num_random + 4 * num_outputs) + num_outputs * (num_random + 3 * num_outputs)

@@ -40,6 +40,10 @@ _WIDEST_SPREAD, _NEAR_NORMAL, _NEAR_T = 1.0, 28.0, 14.0
 _ONE_MODE = _stretched_nodes((0.7 * (number - 6.5) for number in range(14)), 0.7, 0.3)
 _TWO_MODES = [_stretched_nodes((0.9 * (number + 0.5 * own - 5.75) for number in range(12)), 0.9, 0.3) for own in (0, 1)]
 _NEWTON_STEPS = 8
+# The even rule, for noise that is partly shared: so many standard deviations of w to both sides of where a mode may be,
+# which is mostly below so many; in steps of at most so many times the width of the integrand, √own_share, and with at
+# most so many nodes.
+_EVEN_START, _EVEN_MODE, _EVEN_STEP, _MOST_EVEN = -5.0, 7.0, 1.0, 400
 # How many densities are computed at once: arrays of this size fit into caches.
 _AT_ONCE = 8000
 # Student's t is expanded to first order in the variance beside it where that, times the dof, is below this share.
@@ -90,6 +94,54 @@ class LogScale:
         The rule holds on any grid of its kind, so that nothing is lost by not learning from where its nodes are.
         """
         return self._log_density(square, self.floor_var + extra_var)
+
+    def log_density_given(
+        self,
+        gap: Float[Tensor, "*S P"],
+        extra_var: Float[Tensor, "*S P"],
+        shared: Float[Tensor, "*S P"],
+        own_share: Float[Tensor, "P"],
+    ) -> Float[Tensor, "*R P"]:
+        """log ∫ p(w) N(gap | √n shared, n own_share + extra_var) dw for n = e^w + f², number by number.
+
+        Where noise is mostly shared, the integrand is narrow in w: the rule is the trapezoidal one, as fine as that.
+        """
+        every = gap + extra_var + shared
+        gap, extra_var, shared = (part.expand_as(every) for part in (gap, extra_var, shared))
+        scale = self._with_some_spread()
+        _, mode = scale._bounds(2 * gap.square() / own_share, self.floor_var + extra_var, scale._unit())
+        most = torch.full((1,) * gap.dim(), _EVEN_MODE).to(gap)
+        result = scale._by_even_nodes(gap, extra_var, shared, own_share, most)
+        far = (mode > _EVEN_MODE).nonzero(as_tuple=True)
+        if not len(far[0]):
+            return result
+        given = [part.expand_as(every)[far] for part in (gap, extra_var, shared, own_share, mode)]
+        return result.index_put(far, scale._at_places(far, every)._by_even_nodes(*given))
+
+    def _at_places(self, places: tuple[Tensor, ...], like: Tensor) -> "LogScale":
+        """In some places of a tensor, one after another."""
+        center, spread, floor_var = (
+            part.expand_as(like)[places] for part in (self.center, self.spread, self.floor_var)
+        )
+        return LogScale(center, spread, floor_var, None if self.shape is None else self.shape.expand_as(like)[places])
+
+    def _by_even_nodes(self, gap: Tensor, extra_var: Tensor, shared: Tensor, own_share: Tensor, mode: Tensor) -> Tensor:
+        """The rule up to so many standard deviations of w beyond the mode."""
+        unit, width = self._unit(), mode - 2 * _EVEN_START
+        widest = (self.spread + (0.0 if self.shape is None else 1 / self.shape)).amax().sqrt()
+        finest = torch.clamp(_EVEN_STEP * own_share.amin().sqrt() / widest, max=0.5)
+        count = min(_MOST_EVEN, math.ceil(float(width.amax() / finest)))
+        numbers, total = torch.arange(count + 1).to(gap), torch.full_like(gap, -math.inf)
+        for some in numbers.split(max(1, _AT_ONCE // gap.numel())):  # type: ignore[no-untyped-call]  # torch's own
+            u = _EVEN_START + some.reshape(-1, *(1,) * gap.dim()) * (width / count)
+            log_var, exponent, factor = self._prior(u, unit)
+            log_weight = exponent if factor is None else exponent + factor.log()
+            noise_var = torch.exp(log_var) + self.floor_var
+            var = own_share * noise_var + extra_var
+            misfit = (gap - noise_var.sqrt() * shared).square() / var
+            each = log_weight - 0.5 * (var.log() + misfit)
+            total = torch.logaddexp(total, torch.logsumexp(each, 0) if len(each) > 1 else each[0])
+        return total + (width / count).log() + self._log_constant()
 
     def _log_density(self, square: Tensor, rest: Tensor) -> Tensor:
         """In closed form for Student's t that is all but alone, else by the cheapest rule that is right."""

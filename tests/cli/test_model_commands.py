@@ -206,7 +206,12 @@ def test_an_output_without_a_known_value_has_no_score(run, model):
 def test_a_model_file_is_shown_without_its_tensors(run, model, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("safetensors.torch.load", None)
     outcome = run("show", model)
-    for part in ("mogp, observed inputs, float64", "3: angle, gravity, load", "exact GPs, one for each output", "torch"):
+    for part in (
+        "mogp, observed inputs, float64",
+        "3: angle, gravity, load",
+        "exact GPs, one for each output",
+        "torch",
+    ):
         assert part in outcome.out
     content = json.loads(run("show", model, "--json").out)
     assert content["output_names"] == OUTPUTS

@@ -15,7 +15,7 @@ from mogul.objective import Analytic, Elbo
 from mogul.priors import IndependentGPs, rbf
 from mogul.training.exact import ExactGP, _Evidence, _Solved, _theta, fit_exact_gp, leave_one_out
 from mogul.training.exact_start import spread_out
-from mogul.training.noise_steps import _precision, alternate
+from mogul.training.noise_steps import alternate, precision_of
 from mogul.training.part_starts import closed_form, widen_posterior
 from mogul.training.residuals import depends_on_input, fit_robust_gp, fit_student_t
 
@@ -308,7 +308,7 @@ class Noisy:
 def test_the_precision_of_constant_noise_is_its_own(generator: torch.Generator) -> None:
     start = Noisy("constant")
     signal = start.model.head.moments(start.model.prior(start.batch.x, 1, generator), start.batch.x, generator)
-    found = _precision(start.model, start.batch, start.target, signal, generator)
+    found = precision_of(start.model, start.batch, start.target, signal, generator)
     expected = start.model.head.noise.log_precision.exp().expand_as(found)
     torch.testing.assert_close(found, expected.detach())
 
@@ -318,7 +318,7 @@ def test_rows_that_students_t_finds_far_out_have_the_weight_of_the_em_algorithm(
     start = Noisy("student-t")
     noise = start.model.head.noise
     known = Marginals(torch.zeros_like(start.target), torch.full_like(start.target, 1e-12))
-    found = _precision(start.model, start.batch, start.target, known, generator)
+    found = precision_of(start.model, start.batch, start.target, known, generator)
     dof = noise.dof.detach()
     scale_var = torch.exp(-noise.log_precision.detach())
     expected = (dof + 1) / (dof + start.target.square() / scale_var) / scale_var

@@ -34,6 +34,7 @@ class Evaluation:
     """Scores of a model on a table: of all outputs in standardised units, of each in its own.
 
     `noise_floor` is the least standard deviation that the model's noise may have, as a share of an output's scale.
+    `noise_factors` counts what outputs share in their noise: 0 where it is not correlated.
     """
 
     model: str
@@ -43,6 +44,7 @@ class Evaluation:
     outputs: list[OutputScores]
     inferred_inputs: bool
     noise: str
+    noise_factors: int
     noise_floor: float
 
     def to_json(self) -> dict[str, Any]:
@@ -75,6 +77,7 @@ def evaluate_file(
         outputs=[_output_scores(*column) for column in columns],
         inferred_inputs=isinstance(fitted, FittedLatent),
         noise=fitted.noise_name,
+        noise_factors=fitted.noise_factors,
         noise_floor=fitted.noise_floor,
     )
 

@@ -54,7 +54,8 @@ class FitSummary:
 
     `num_calibrated` counts the groups that the model is calibrated by: its rows, where there are no groups. `groups` is
     the column that says which rows belong together. `noise_floor` is the least standard deviation that noise may have,
-    as a share of an output's scale.
+    as a share of an output's scale. `noise_factors` counts what outputs share in their noise: 0 where it is not
+    correlated.
     """
 
     source: str
@@ -69,6 +70,7 @@ class FitSummary:
     missing_share: float
     courses: list[Course]
     noise: str
+    noise_factors: int
     noise_floor: float
     objective: ObjectiveName
     seconds: float
@@ -195,6 +197,7 @@ def _summary(
         missing_share=data.num_missing / data.y.size,
         courses=courses,
         noise=fitted.noise_name,
+        noise_factors=fitted.noise_factors,
         noise_floor=fitted.noise_floor,
         objective=objective,
         seconds=seconds,

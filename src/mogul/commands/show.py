@@ -14,7 +14,7 @@ from mogul.old_files import choice_of_today
 from mogul.seal import read_header
 
 _EPOCH = ("start", "elbo", "seconds", "learning_rate")
-_GROUPS = "calibration.groups"  # as `mogul.storage` calls them
+_GROUPS, _LOADINGS = "calibration.groups", "model.head.correlation.loadings"  # as `mogul.storage` calls them
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class ModelCard:
     seconds: float
     choice: dict[str, Any] | None
     calibration: dict[str, int] | None
+    noise_factors: int
     versions: dict[str, str]
 
     def to_json(self) -> dict[str, Any]:
@@ -86,6 +87,7 @@ def _card(path: Path, header: dict[str, Any]) -> ModelCard:
         seconds=float(sum(seconds)),
         choice=_choice(choice_of_today(header.get("choice"), str(header["model"]))),
         calibration=_calibration(path),
+        noise_factors=_noise_factors(path),
         versions={str(name): str(version) for name, version in header["versions"].items()},
     )
 
@@ -102,6 +104,14 @@ def _calibration(path: Path) -> dict[str, int] | None:
             return None
         groups = tensors.get_tensor(_GROUPS)
     return {"num_rows": len(groups), "num_groups": len(np.unique(groups))}
+
+
+def _noise_factors(path: Path) -> int:
+    """The number of factors that outputs share in their noise; 0 where it is not correlated."""
+    with safe_open(path, "numpy") as tensors:
+        if _LOADINGS not in tensors.keys():  # noqa: SIM118  # a file of tensors has no other way to ask
+            return 0
+        return int(tensors.get_slice(_LOADINGS).get_shape()[1])
 
 
 def _choice(plain: dict[str, Any] | None) -> dict[str, Any] | None:

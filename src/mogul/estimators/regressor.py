@@ -67,9 +67,9 @@ class MultiOutputGPRegressor(PredictsOutputs):
         nonlinearity: of the hidden units: a name, or any `Nonlinearity`.
         noise: "constant" (the default of the paper's preset), "net", "gp" (its size depends on x), "student-t",
             "gp-student-t" or "low-rank", as `mogul.models.build` has it. "residuals" (the default) is what residuals
-            of rows left out of exact GPs ask for: constant, student-t, gp or gp-student-t, and one of the last two with
-            more than 2,500 rows. "auto" tries gp, constant and student-t on held-out rows, as the model's "auto" tries
-            models.
+            of rows left out of exact GPs ask for: constant, student-t, gp or gp-student-t, correlated across outputs
+            where residuals are; with more than 2,500 rows gp or gp-student-t. "auto" tries gp, constant and student-t
+            on held-out rows, as the model's "auto" tries models.
         options: further options of `mogul.models.build`, by name.
         calibrate: share of the rows, or of the groups where there are any, that are set aside at random to calibrate by
             after training: 0.2, say. The spread of predictions is made to fit them, and there is `predict_interval`.

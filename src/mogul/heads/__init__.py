@@ -1,9 +1,10 @@
 """From latent functions to outputs: features × mixing × noise."""
 
+from mogul.heads.correlation import NoiseCorrelation
 from mogul.heads.features import Features, Identity, Neural
 from mogul.heads.head import Head
 from mogul.heads.heavy_tails import GPStudentTNoise, HeavyTailed, StudentTNoise
-from mogul.heads.laws import NoiseLaw
+from mogul.heads.laws import NoiseLaw, NormalLaw
 from mogul.heads.low_rank import LowRankNoise
 from mogul.heads.mixing import BayesianMixing, CorrelatedMixing, Mixing
 from mogul.heads.noise import NOISE_FLOOR, ConstantNoise, GPNoise, NetNoise, Noise
@@ -27,7 +28,9 @@ __all__ = [
     "NetNoise",
     "Neural",
     "Noise",
+    "NoiseCorrelation",
     "NoiseLaw",
+    "NormalLaw",
     "StudentTNoise",
     "VaryingMixing",
 ]

@@ -5,14 +5,23 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mogul.errors import ShapeError
+from mogul.heads.correlation import NoiseCorrelation
 from mogul.heads.features import Features
+from mogul.heads.laws import NoiseLaw
 from mogul.heads.mixing import Mixing
 from mogul.heads.noise import Noise
+from mogul.joint import Independent
 from mogul.marginals import FeatureMoments, Marginals
 
 
 class Head(nn.Module):
-    """y = M(x) h(F) + noise. Every result below is of the noise-free signal M(x) h(F)."""
+    """y = M(x) h(F) + noise. Moments below are of the noise-free signal M(x) h(F).
+
+    `noise` says what the noise of each output is by itself, and `correlation` how those of a row belong together; None
+    is that they do not, but for what `noise` says itself.
+    """
+
+    correlation: NoiseCorrelation | None
 
     def __init__(self, features: Features, mixing: Mixing, noise: Noise) -> None:
         super().__init__()
@@ -29,6 +38,7 @@ class Head(nn.Module):
         self.features = features
         self.mixing = mixing
         self.noise = noise
+        self.correlation = None
 
     def given_f(self, f: Float[Tensor, "S N L"], x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
         """Moments given latents, with M integrated out: exactly Normal, since q(M) is."""
@@ -44,6 +54,21 @@ class Head(nn.Module):
     ) -> Marginals:
         """Moments with F replaced by the empirical distribution of draws of it."""
         return self.mixing.moments(FeatureMoments.of_samples(self.features.sample(f, generator)), x, generator)
+
+    def joint(
+        self,
+        law: NoiseLaw,
+        signal_var: Float[Tensor, "S N P"],
+        noise_var: Float[Tensor, "*S P"],
+        scale: Float[Tensor, "P"],
+    ) -> Independent:
+        """How the outputs of components belong together, for a law of the noise and draws of its variance.
+
+        Both variances are those of y = scale × the head's outputs.
+        """
+        if self.correlation is None:
+            return law.joint(signal_var, scale)
+        return self.correlation.joint(law, signal_var, noise_var, scale)
 
     def kl(self) -> Float[Tensor, ""]:
         """KL of the latent variables of features, mixing and noise."""

@@ -182,6 +182,25 @@ class NormalLaw(NoiseLaw):
         """log E N(y | m, v + noise) over the noise's variance, summed over outputs."""
         return (self._log_density_of_each(y, signal) * observed).sum(-1)
 
+    def log_density_given(
+        self,
+        y: Float[Tensor, "N P"],
+        observed: Bool[Tensor, "N P"],
+        signal: Marginals,
+        shared: Float[Tensor, "*S N P"],
+        own_share: Float[Tensor, "P"],
+    ) -> Float[Tensor, "*S N"]:
+        """log E N(y | m + √n shared, v + n own_share) over the noise's variance n, summed over outputs.
+
+        This is the density given what outputs share in their noise: see `NoiseCorrelation`.
+        """
+        gap, noise = y - signal.mean, self.log_scale()
+        if noise is not None:
+            return (noise.log_density_given(gap, signal.var, shared, own_share) * observed).sum(-1)
+        total = own_share * self.var + signal.var
+        square = (gap - self.var.sqrt() * shared).square()
+        return (-0.5 * (math.log(2 * math.pi) + total.log() + square / total) * observed).sum(-1)
+
     def predictive_misfit(
         self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
     ) -> Float[Tensor, "*S N P"]:

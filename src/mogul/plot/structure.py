@@ -29,7 +29,7 @@ def correlations(
         model: a fitted regressor, or what `mogul.fit` gave.
         X: inputs of at least two rows.
         of: "outputs": how the predicted signals vary together from row to row. "errors": how uncertain they are
-            together at a row, on average over rows, noise included, which has correlations if it is low-rank.
+            together at a row, on average over rows, noise and its correlations included.
         num_samples: draws of the predictive mixture.
         ax: where to draw.
     """

@@ -13,7 +13,7 @@ from mogul.name_lists import as_list
 from mogul.objective import ObjectiveName
 from mogul.report.choices import choice_line
 from mogul.report.names import counted, epochs_words
-from mogul.report.noise_floors import floor_words
+from mogul.report.noise_floors import floor_words, noise_words
 from mogul.report.objectives import objective_words
 
 
@@ -26,7 +26,7 @@ def fit_lines(summary: FitSummary) -> list[str]:
         f"Inputs   {counted(summary.input_names) or 'latent'}",
         f"Outputs  {counted(summary.output_names)} ({missing})",
         *_model(summary),
-        f"Noise    {summary.noise}, {floor_words(summary.noise_floor)}",
+        f"Noise    {noise_words(summary.noise, summary.noise_factors)}, {floor_words(summary.noise_floor)}",
         *_held_out(summary),
     ]
     if summary.check is not None:
@@ -91,7 +91,7 @@ def evaluation_tables(evaluation: Evaluation) -> list[Any]:
     together = Table(
         title=f"{evaluation.model} on {evaluation.num_rows:,} rows of {evaluation.source}",
         caption="In units of each output's standard deviation in training: MRMSE 1 is what its mean scores. "
-        f"Noise: {evaluation.noise}, {floor_words(evaluation.noise_floor)}.",
+        f"Noise: {noise_words(evaluation.noise, evaluation.noise_factors)}, {floor_words(evaluation.noise_floor)}.",
     )
     levels = [f"in {level:.0%} band" for level in scores.coverage]
     for heading in ("LL per row", "MRMSE", "CRPS", *levels):

@@ -35,6 +35,7 @@ def card_lines(card: ModelCard) -> list[tuple[str, str]]:
     return [
         ("model", f"{card.model}{mixed}, {card.kind} inputs, {card.precision}"),
         ("options", of_first + (options or "the model's own")),
+        *([("noise", f"correlated across outputs ({_factors(card.noise_factors)})")] if card.noise_factors else []),
         ("inputs", counted(card.input_names)),
         ("outputs", counted(card.output_names)),
         ("training", f"{of_first}{steps}{course}, {card.seconds:.0f} s"),
@@ -43,6 +44,10 @@ def card_lines(card: ModelCard) -> list[tuple[str, str]]:
         ("file", f"format {card.format}, {card.num_bytes:,} bytes, seal intact"),
         ("written with", ", ".join(f"{name} {version}" for name, version in card.versions.items())),
     ]
+
+
+def _factors(count: int) -> str:
+    return f"{count} factor{'s' if count > 1 else ''}"
 
 
 def _calibration(found: dict[str, int] | None) -> str:

@@ -1,8 +1,19 @@
-"""The least noise that a line may believe in, which every table with log likelihoods must tell."""
+"""Noise in words, and the least of it that a line may believe in, which tables with log likelihoods must tell."""
 
 from collections.abc import Iterable
 
 from mogul.experiments.lines import NO_FLOOR
+
+
+def noise_words(noise: str, num_factors: int) -> str:
+    """A kind of noise, and whether it is correlated across outputs.
+
+    >>> noise_words("gp", 0), noise_words("gp", 2)
+    ('gp', 'gp, correlated across outputs (2 factors)')
+    """
+    if not num_factors:
+        return noise
+    return f"{noise}, correlated across outputs ({num_factors} factor{'s' if num_factors > 1 else ''})"
 
 
 def floor_words(floor: float) -> str:

@@ -94,7 +94,8 @@ def fit(
             the preset's or the config's; and noise, sizes and nonlinearity, as `mogul.models.build` takes them, of
             which the model must have a use. What is not named is the default's
             (`mogul.training.presets.with_defaults`), or the paper's with preset="paper". noise="residuals", the
-            default, is what residuals of rows left out ask for: constant, student-t, gp or gp-student-t. noise="auto"
+            default, is what residuals of rows left out ask for: constant, student-t, gp or gp-student-t, correlated
+            across outputs where training ends at exact GPs and residuals are (`Fitted.noise_factors`). noise="auto"
             chooses among `mogul.training.choice.NOISES` as model="auto" does among models; where both do, first the
             model with GP noise, then the noise. Options go to those that have a use for them.
 

@@ -131,7 +131,7 @@ class Fitted:
         with torch.no_grad():
             law, unit = self.model.head.noise.forward(rows, generator), self.model.mean.scale
             var = (unit.square() * law.draw_var(shape, generator)).expand(shape)
-            joint = law.joint(torch.zeros_like(var), unit).rescaled(self.scaling.outputs.scale)
+            joint = self.model.head.joint(law, torch.zeros_like(var), var, unit).rescaled(self.scaling.outputs.scale)
         std = self.scaling.outputs.scale * np.sqrt(var.double().cpu().numpy())
         return joint.deviations(std, np.random.default_rng(seed))
 
@@ -197,6 +197,11 @@ class Fitted:
     def noise_name(self) -> str:
         """What `fit` calls its noise."""
         return "constant" if self.blueprint is None else str(self.blueprint.options.get("noise", "constant"))
+
+    @property
+    def noise_factors(self) -> int:
+        """The number of factors that outputs share in their noise; 0 where it is independent, or low-rank by name."""
+        return 0 if self.model.head.correlation is None else self.model.head.correlation.rank
 
     @property
     def noise_floor(self) -> float:

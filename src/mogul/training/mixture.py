@@ -58,6 +58,11 @@ class FittedMixture(Fitted):
         return ", ".join(dict.fromkeys(member.noise_name for member in self.members))
 
     @property
+    def noise_factors(self) -> int:
+        """The most that a member has."""
+        return max(member.noise_factors for member in self.members)
+
+    @property
     def noise_floor(self) -> float:
         """The least of its members'."""
         return min(member.noise_floor for member in self.members)

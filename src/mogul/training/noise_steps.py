@@ -25,16 +25,17 @@ def alternate(model: Model, batch: Batch, generator: torch.Generator) -> None:
     parameters = list(model.head.noise.parameters())
     optimiser = torch.optim.Adam(parameters, lr=_RATE)
     for _ in range(_ROUNDS):
-        signal = _signal(model, batch, generator)
+        signal = signal_of(model, batch, generator)
         for _ in range(_STEPS):
             optimiser.zero_grad()
             loss = -_noise_objective(model, batch, target, signal, generator) / len(batch)
             loss.backward()  # type: ignore[no-untyped-call]  # torch's own
             optimiser.step()
-        set_posterior(model.prior, batch.x, target, _precision(model, batch, target, signal, generator))
+        set_posterior(model.prior, batch.x, target, precision_of(model, batch, target, signal, generator))
 
 
-def _signal(model: Model, batch: Batch, generator: torch.Generator) -> Marginals:
+def signal_of(model: Model, batch: Batch, generator: torch.Generator) -> Marginals:
+    """Moments of the signal at the rows, in the units of the head."""
     with torch.no_grad():
         return model.head.moments(model.prior(batch.x, 1, generator), batch.x, generator)
 
@@ -49,7 +50,7 @@ def _noise_objective(
     return objective
 
 
-def _precision(
+def precision_of(
     model: Model, batch: Batch, target: Float[Tensor, "N P"], signal: Marginals, generator: torch.Generator
 ) -> Float[Tensor, "N P"]:
     """−2 ∂E log p(y | f)/∂v of each output of each row; 0 where it is missing."""

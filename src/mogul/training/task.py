@@ -24,6 +24,7 @@ from mogul.plan import FROM_RESIDUALS
 from mogul.training.blueprint import Blueprint
 from mogul.training.checkpoint import Checkpoint, identity_of
 from mogul.training.config import TrainingConfig
+from mogul.training.correlation import correlate
 from mogul.training.course import best_trained
 from mogul.training.exact import CLIMBED_ROWS
 from mogul.training.exact_start import ExactStart
@@ -140,23 +141,25 @@ class Task:
     ) -> Fitted:
         """The best of the starts, from where a checkpoint in the folder has them.
 
-        Where residuals leave the choice between two kinds of noise, the one with the larger bound.
+        Where residuals leave the choice between two kinds of noise, the one with the larger bound. Where exact GPs
+        leave nothing to train, residuals also say how the noises of outputs are correlated.
         """
         saved = None if folder is None else Checkpoint(folder, self._identity(options), seconds)
         batch = self.scaling.batch(self.known, self.config.dtype)
         exact = self._exact_gps(batch, options)
         options = options | self._found(batch, options, exact)
 
-        def trained_with(noise: str, saved: Checkpoint | None) -> Fitted:
-            return self._trained(batch, options | {"noise": noise}, exact, on_epoch, saved)
+        def trained_with(noise: str, saved: Checkpoint | None, *, correlated: bool = False) -> Fitted:
+            return self._trained(batch, options | {"noise": noise}, exact, on_epoch, saved, correlated=correlated)
 
         if options.get("noise") != FROM_RESIDUALS:
             return trained_with(options.get("noise", "constant"), saved)
         if exact is None or not self._solved(options, exact):
             return trained_with(self._unsolved_noise(exact), saved)
         if len(exact.noises) == 1:
-            return trained_with(exact.noises[0], saved)
-        return max((trained_with(kind, None) for kind in exact.noises), key=lambda fitted: fitted.history.elbo[-1])
+            return trained_with(exact.noises[0], saved, correlated=True)
+        tried = [trained_with(kind, None, correlated=True) for kind in exact.noises]
+        return max(tried, key=lambda fitted: fitted.history.elbo[-1])
 
     def _unsolved_noise(self, exact: ExactStart | None) -> str:
         """For a model that is trained by steps: noise that depends on x where rows are many, or its objective asks."""
@@ -184,10 +187,13 @@ class Task:
         exact: ExactStart | None,
         on_epoch: Callable[[EpochRecord, Model], None] | None,
         saved: Checkpoint | None,
+        *,
+        correlated: bool,
     ) -> Fitted:
         x = principal_scores(batch.y, self.num_inputs) if self.latent else batch.x
         _log.info("%s: %s, %s, solver %s", self.model, self.config, options, options.get("solver") or "Cholesky()")
-        runs = self._runs(batch, x, options, exact if self._starts_exact(options) else None)
+        start = exact if self._starts_exact(options) else None
+        runs = self._runs(batch, x, options, start, correlated=correlated)
         starts = Starts(runs, runs[0].config)
         if saved is not None:
             saved.restore(starts)
@@ -229,7 +235,13 @@ class Task:
         return found
 
     def _runs(
-        self, batch: Batch, x: Float[Tensor, "N D"], options: dict[str, Any], exact: ExactStart | None
+        self,
+        batch: Batch,
+        x: Float[Tensor, "N D"],
+        options: dict[str, Any],
+        exact: ExactStart | None,
+        *,
+        correlated: bool,
     ) -> list[Run]:
         seeds = torch.Generator().manual_seed(self.config.seed)
         config, runs = self.config, []
@@ -242,6 +254,8 @@ class Task:
                     config = config.solved()
                     if built.head.noise.varies:
                         alternate(built, batch, generator)
+                    if correlated:
+                        correlate(built, batch, generator)
                     exact.widen(built)
             runs.append(Run(built, batch, config, generator, start, self.watched))
         return runs

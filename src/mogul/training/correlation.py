@@ -1,0 +1,172 @@
+"""How noises of outputs belong together: loadings from residuals of rows left out, given what each output is by itself.
+
+A row left out is off by the noise √n ζ and by what is not known of the signal, of variance c. The chance of less than
+that, under an output's own law, turns it into a standard Normal z; of its variance the share ρ = n/(n + c) is noise:
+
+    z ~ N(0, I + √ρ (R − I) √ρ)          R = I − diag(U Uᵀ) + U Uᵀ
+
+U is at the maximum of this density over all rows, each with the outputs that it has, times a prior. Its rank is that of
+the largest Bayesian information criterion; with rank 0, outputs are independent.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from scipy.optimize import minimize
+from torch import Tensor
+
+from mogul.arrays import Array
+from mogul.data import Batch
+from mogul.heads import LowRankNoise, NoiseCorrelation
+from mogul.model import Model
+from mogul.training.noise_steps import precision_of, signal_of
+
+_MOST_FACTORS = 6
+_NUM_SCALES = 256  # draws of the noise's variance, for the chance of what a row is off by
+# Loadings are V/√(1 + |V|²), row by row, for V with a Normal prior of this scale: each output has noise of its own.
+_PRIOR_SCALE = 2.0
+_LEAST_CAVITY = 1e-3  # of the signal's precision without a row, as a share of that with it
+_LEAST_TAIL = 1e-12
+_STEPS = 100
+
+
+def correlate(model: Model, batch: Batch, generator: torch.Generator) -> None:
+    """Give a solved model the correlation of its noise, where rows left out speak for one."""
+    if batch.y.shape[1] > 1 and not isinstance(model.head.noise, LowRankNoise):
+        loadings = fit_loadings(Scores.of(model, batch, generator))
+        if loadings.shape[1]:
+            model.head.correlation = NoiseCorrelation(loadings.to(batch.x))
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What rows left out are off by.
+
+    Args:
+        z: as standard Normals, by each output's own law; 0 where it is missing.
+        noise_share: ρ.
+        observed: what is not missing.
+    """
+
+    z: Float[Tensor, "N P"]
+    noise_share: Float[Tensor, "N P"]
+    observed: Bool[Tensor, "N P"]
+
+    @staticmethod
+    @torch.no_grad()
+    def of(model: Model, batch: Batch, generator: torch.Generator) -> "Scores":
+        """Of a model whose q(u) is at its optimum."""
+        gap, var = _left_out(model, batch, generator)
+        noise = model.head.noise(batch.x, generator)
+        noise_var = noise.draw_var(torch.Size([_NUM_SCALES, *gap.shape]), generator)
+        total = noise_var + var.unsqueeze(0)
+        tail = torch.special.ndtr(-gap.abs() / total.sqrt()).mean(0).clamp_min(_LEAST_TAIL)
+        z = -gap.sign() * torch.special.ndtri(tail)
+        share = (noise_var / total).mean(0)
+        known = batch.observed
+        return Scores(torch.where(known, z, 0.0).double(), torch.where(known, share, 0.0).double(), known)
+
+    def log_density(self, loadings: Float[Tensor, "P R"]) -> Float[Tensor, "N"]:
+        """log N(z | 0, I + √ρ (R − I) √ρ) of each row over its observed outputs, without its constant."""
+        own = 1 - self.noise_share * loadings.square().sum(1)
+        scaled = self.noise_share.sqrt().unsqueeze(-1) * loadings
+        precision = self.observed / own
+        inner = torch.eye(loadings.shape[1]).to(loadings) + torch.einsum("np,npq,npr->nqr", precision, scaled, scaled)
+        projected = torch.einsum("np,npr->nr", precision * self.z, scaled)
+        root = torch.linalg.cholesky(inner)
+        whitened = torch.linalg.solve_triangular(root, projected.unsqueeze(-1), upper=False).squeeze(-1)
+        log_det = (self.observed * own.log()).sum(1) + 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(1)
+        misfit = (precision * self.z.square()).sum(1) - whitened.square().sum(1)
+        log_density: Tensor = -0.5 * (log_det + misfit)
+        return log_density
+
+
+def _left_out(
+    model: Model, batch: Batch, generator: torch.Generator
+) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N P"]]:
+    """What each row is off by where it is left out, and the variance of the signal then.
+
+    With the precision τ that a row observes its outputs with, and the moments m and v of the GPs given all rows, those
+    without it are m − v τ (y − m)/(1 − v τ) and v/(1 − v τ). What else is not known hardly depends on one row.
+    """
+    target = model.mean.residual(batch.y, batch.x)
+    signal = signal_of(model, batch, generator)
+    with torch.enable_grad():
+        precision = precision_of(model, batch, target, signal, generator)
+    matrices = model.head.mixing.at(batch.x, generator).mean
+    of_gps = (matrices.square() @ model.prior(batch.x, 1, generator).var.unsqueeze(-1)).squeeze(-1)
+    left = (1 - of_gps * precision).clamp_min(_LEAST_CAVITY)
+    var, of_plane = of_gps / left + signal.var - of_gps, model.mean.var(batch.x)
+    if of_plane is not None:
+        var = var + of_plane / model.mean.scale.square()
+    return (target - signal.mean) / left, var
+
+
+def fit_loadings(scores: Scores) -> Float[Tensor, "P R"]:
+    """U of the rank that scores speak for; without columns where outputs are independent.
+
+    >>> z = torch.randn(300, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    >>> shares, seen = torch.ones_like(z), torch.ones_like(z, dtype=torch.bool)
+    >>> fit_loadings(Scores(z, shares, seen)).shape
+    torch.Size([3, 0])
+    >>> z[:, 1] = 0.6 * z[:, 0] + 0.8 * z[:, 1]
+    >>> loadings = fit_loadings(Scores(z, shares, seen))
+    >>> bool(abs((loadings @ loadings.T)[0, 1] - 0.6) < 0.1)
+    True
+    """
+    together = scores.observed.sum(1) > 1
+    if int(together.sum()) < 2:
+        return scores.z.new_zeros(scores.z.shape[1], 0)
+    scores = _of_unit_size(Scores(scores.z[together], scores.noise_share[together], scores.observed[together]))
+    num_rows, num_outputs = scores.z.shape
+    best = scores.z.new_zeros(num_outputs, 0)
+    criterion = float(scores.log_density(best).sum())
+    for rank in range(1, min(num_outputs - 1, _MOST_FACTORS) + 1):
+        loadings = _of_rank(rank, scores)
+        num_free = num_outputs * rank - rank * (rank - 1) / 2
+        reached = float(scores.log_density(loadings).sum()) - 0.5 * num_free * math.log(num_rows)
+        if not reached > criterion:
+            break
+        best, criterion = loadings, reached
+    return best
+
+
+def _of_unit_size(scores: Scores) -> Scores:
+    """A correlation must not make up for an output's scale."""
+    counts = scores.observed.sum(0).clamp_min(1)
+    size = (scores.z.square().sum(0) / counts).sqrt()
+    return Scores(scores.z / torch.where(size > 0, size, 1.0), scores.noise_share, scores.observed)
+
+
+def _of_rank(rank: int, scores: Scores) -> Float[Tensor, "P R"]:
+    """At the maximum of density times prior, by L-BFGS from principal components."""
+
+    def loss(flat: Float[Array, "K"]) -> tuple[float, Float[Array, "K"]]:
+        raw = torch.as_tensor(flat.reshape(-1, rank)).requires_grad_()
+        log_prior = -0.5 * (raw / _PRIOR_SCALE).square().sum()
+        value = -(scores.log_density(_bounded(raw)).sum() + log_prior)
+        (slope,) = torch.autograd.grad(value, raw)
+        return float(value.detach()), slope.numpy().ravel()
+
+    found = minimize(loss, _principal(rank, scores).ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
+    return _bounded(torch.as_tensor(found.x.reshape(-1, rank)))
+
+
+def _principal(rank: int, scores: Scores) -> Float[Array, "P R"]:
+    """The largest principal components of the scores' correlations, over the noise's share."""
+    seen = scores.observed.to(scores.z)
+    cov = ((scores.z.T @ scores.z) / (seen.T @ seen).clamp_min(1)).numpy()
+    share = np.sqrt((scores.noise_share.sum(0) / seen.sum(0).clamp_min(1)).clamp_min(0.1).numpy())
+    cov = cov / np.outer(share, share)
+    np.fill_diagonal(cov, 1.0)
+    sizes, directions = np.linalg.eigh(cov)
+    result: Array = directions[:, -rank:] * np.sqrt(np.maximum(sizes[-rank:] - 0.5, 0.1))
+    return result
+
+
+def _bounded(raw: Float[Tensor, "P R"]) -> Float[Tensor, "P R"]:
+    """Rows of any size to rows of norm below 1."""
+    return raw * torch.rsqrt(1 + raw.square().sum(1, keepdim=True))
