@@ -288,7 +288,7 @@ def test_rows_that_are_held_out_are_trained_on_where_that_is_promised(case: str)
 
 @pytest.mark.parametrize("model", ["n-mogp", "gprn"])
 def test_training_does_not_undo_an_exact_start(model: str) -> None:
-    """Steps of a rate of 0.02 left n-mogp with six times the error of its start."""
+    """At a rate of 0.02 n-mogp ended with a lower bound, and larger errors, than it started with."""
     data, test = rows(240, 0), rows(300, 1)
     config = from_exact_start(model, seed=0, num_rows=240)
     start = fit(data, model=model, config=replace(config, epochs=0), noise="constant")
