@@ -68,6 +68,7 @@ class PlaneUncertainty(nn.Module):
         outputscale: Float[Tensor, "P"],
         noise_var: Float[Tensor, "*K P"],
         prior_var: Float[Tensor, "P E"],
+        times: float = 1.0,
     ) -> "PlaneUncertainty":
         """Given K rows and the hyperparameters of each output, by Cholesky factors in double precision.
 
@@ -78,8 +79,9 @@ class PlaneUncertainty(nn.Module):
             outputscale: the variance of f.
             noise_var: of each output, or of each of its rows.
             prior_var: the diagonal of A: of the D slopes, then of the bias. 0 leaves a coefficient out.
+            times: how many rows each of these stands for: Σ = (A⁻¹ + times HᵀV⁻¹H)⁻¹.
         """
-        return _solve(x, observed, lengthscale, outputscale, noise_var, prior_var).uncertainty()
+        return _solve(x, observed, lengthscale, outputscale, noise_var, prior_var, times).uncertainty()
 
     @property
     def numbers_per_row(self) -> int:
@@ -209,6 +211,7 @@ def _solve(
     outputscale: Float[Tensor, "P"],
     noise_var: Float[Tensor, "*K P"],
     prior_var: Float[Tensor, "P E"],
+    times: float = 1.0,
 ) -> _Solved:
     x, lengthscale, outputscale, noise_var, prior_var = (
         part.detach().double() for part in (x, lengthscale, outputscale, noise_var, prior_var)
@@ -228,7 +231,7 @@ def _solve(
     prior_scale = prior_var.sqrt().unsqueeze(-2)
     scaled = white * prior_scale
     identity = torch.eye(features.shape[-1], dtype=x.dtype, device=x.device).expand(len(seen), -1, -1)
-    precision = torch.linalg.cholesky(identity + scaled.mT @ scaled)
+    precision = torch.linalg.cholesky(identity + times * scaled.mT @ scaled)
     root = prior_scale.mT * torch.linalg.solve_triangular(precision.mT, identity, upper=True)
     return _Solved(x.clone(), lengthscale.clone(), outputscale, solved.contiguous(), root.contiguous())
 

@@ -16,7 +16,7 @@ from mogul.inputs import Observed
 from mogul.model import Model
 from mogul.objective import Analytic, Predictive
 from mogul.output_mean import LinearOutputMean
-from mogul.plane import generalised_least_squares
+from mogul.plane import PlaneUncertainty, generalised_least_squares
 from mogul.pooled_predictor import PooledPredictor
 from mogul.prediction import predict
 from mogul.predictor import Predictor
@@ -246,3 +246,14 @@ class TestCoverageOutside:
                 shares[name].append(np.abs(truth - mean)[:, 0] < 1.96 * std[:, 0])
         assert np.mean(shares["random"], axis=0).min() >= 0.85
         assert np.mean(shares["known"]) < 0.5
+
+
+def test_rows_that_stand_for_others_are_repeated_rows() -> None:
+    """Without a GP, V is the noise's: four copies of each row say four times as much of a plane."""
+    x = torch.randn(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    one = torch.ones(1, dtype=torch.float64)
+    settings = one.expand(1, 2), 0 * one, 0.3 * one, torch.full((1, 3), 2.0, dtype=torch.float64)
+    seen = torch.ones(48, 1, dtype=torch.bool)
+    standing = PlaneUncertainty.of(x, seen[:12], *settings, times=4.0)
+    repeated = PlaneUncertainty.of(x.repeat(4, 1), seen, *settings)
+    torch.testing.assert_close(standing.root @ standing.root.mT, repeated.root @ repeated.root.mT)

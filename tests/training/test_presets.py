@@ -9,7 +9,7 @@ from mogul.training.presets import preset, with_defaults
 
 @pytest.mark.parametrize(
     ("num_rows", "epochs"),
-    [(50, 60), (2_500, 12), (15_068, 46), (25_000, 46), (50_000, 30), (75_000, 20), (500_000, 3), (10_000_000, 3)],
+    [(50, 60), (2_500, 12), (15_068, 40), (25_000, 40), (50_000, 30), (75_000, 20), (500_000, 3), (10_000_000, 3)],
 )
 def test_a_default_fit_has_a_budget_of_steps_and_some_passes_at_least(num_rows: int, epochs: int) -> None:
     assert preset("default", "n-sbgprn", num_rows=num_rows).epochs == epochs

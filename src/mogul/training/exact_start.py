@@ -115,6 +115,7 @@ class ExactStart:
             *self._hyperparameters(),
             self.relative_noise * torch.tensor([gp.noise_var for gp in self.gps]).double(),
             torch.ones(len(self.gps), batch.x.shape[1] + 1),
+            times=len(batch) / len(self.batch),
         )
         return LinearOutputMean.fit(batch.x.double().numpy(), y.double().numpy(), uncertainty)
 

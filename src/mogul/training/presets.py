@@ -19,7 +19,7 @@ PresetName = Literal["default", "paper"]
 # The default's budget, in steps: enough for most data, and `Stopping` ends sooner where it is too much.
 _FEW_ROWS_STEPS, _STEPS, _GROUPED_STEPS, _MAX_EPOCHS = 600, 450, 600, 200
 # Minimum epochs for thousands of rows; more still improves the LL of rows like those at hand (docs/defaults.md).
-_FEW_ROWS_EPOCHS, _MIN_EPOCHS, _GROUPED_MIN_EPOCHS = 60, 46, 20
+_FEW_ROWS_EPOCHS, _MIN_EPOCHS, _GROUPED_MIN_EPOCHS = 60, 40, 20
 # Of very many rows a few passes are thousands of steps: half a million are gone through three times.
 _MANY_STEPS, _FEWEST_EPOCHS = 3000, 3
 # Many small steps down: what Adam's own noise hides at one rate, the next can still learn.
