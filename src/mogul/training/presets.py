@@ -101,7 +101,9 @@ def _has_many_inducing(model: str) -> bool:
     return max(recipe.num_inducing for recipe in recipes) > _NUM_INDUCING and not any(r.deep for r in recipes)
 
 
-def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000, *, grouped: bool = False) -> TrainingConfig:
+def preset(
+    name: str, model: str, seed: int = 0, num_rows: int = 1000, *, grouped: bool = False, own_kernel: bool = False
+) -> TrainingConfig:
     """The configuration of this name for a model.
 
     Args:
@@ -111,6 +113,7 @@ def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000, *, groupe
         num_rows: how many rows there are to train on: the default way and the precision depend on it.
         grouped: whether rows come in groups, and new ones of other groups: of many the default way then takes smaller
             steps, and goes through them less often.
+        own_kernel: whether the kernel is one of the user's, which has no exact start: several random ones instead.
 
     Example:
         >>> preset("paper", "n-mogp").expectation
@@ -118,18 +121,18 @@ def preset(name: str, model: str, seed: int = 0, num_rows: int = 1000, *, groupe
     """
     match name:
         case "default":
-            return _default(model, seed, num_rows, grouped)
+            return _default(model, seed, num_rows, grouped, own_kernel)
         case "paper":
             return _paper(model, seed, num_rows)
         case _:
             raise unknown_name("preset", name, get_args(PresetName))
 
 
-def _default(model: str, seed: int, num_rows: int, grouped: bool) -> TrainingConfig:
+def _default(model: str, seed: int, num_rows: int, grouped: bool, own_kernel: bool) -> TrainingConfig:
     """A budget of steps, closed-form noise; several starts and double precision for few rows."""
     few = num_rows <= _FEW_ROWS
     recipe = Name.parse(model).recipe
-    if few and not is_latent(model):
+    if few and not (is_latent(model) or own_kernel):
         return from_exact_start(model, seed, num_rows)
     batch_size = 250 if few else recipe.batch_size
     steps_each = math.ceil(num_rows / batch_size)
@@ -156,8 +159,6 @@ def _default(model: str, seed: int, num_rows: int, grouped: bool) -> TrainingCon
 
 def from_exact_start(model: str, seed: int, num_rows: int) -> TrainingConfig:
     """Few rows: a model that starts where exact GPs ended, trained on from there by large batches.
-
-    A model of a kernel of one's own has no exact start, and several random ones.
 
     >>> config = from_exact_start("n-mogp", seed=0, num_rows=300)
     >>> config.start, config.epochs, config.batch_size

@@ -147,8 +147,10 @@ class Request:
         if callable(self.config):
             config = self.config(model)
         else:
-            num_rows = rows.data.num_rows
-            config = self.config or preset(self.preset or "default", model, self.seed, num_rows, grouped=grouped)
+            own_kernel, num_rows = self.options.get("kernel") is not None, rows.data.num_rows
+            config = self.config or preset(
+                self.preset or "default", model, self.seed, num_rows, grouped=grouped, own_kernel=own_kernel
+            )
         if "epochs" in given:
             require_positive(epochs=given["epochs"])
             config = config.within(given.pop("epochs"))
