@@ -12,7 +12,7 @@ import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 
-from mogul import Dataset, fit
+from mogul import Dataset, MultiOutputGPRegressor, fit
 from mogul.errors import MogulWarning
 from mogul.training import Fitted
 from mogul.training.exact import hyperparameter_spread
@@ -295,3 +295,37 @@ def test_training_does_not_undo_an_exact_start(model: str) -> None:
     trained = fit(data, model=model, config=config, noise="constant")
     assert trained.history.elbo[-1] >= start.history.elbo[-1] - 1
     assert trained.evaluate(test).mrmse < 1.1 * start.evaluate(test).mrmse
+
+
+def test_weights_and_copies_of_rows_leave_the_noise_as_it_is() -> None:
+    """Copies that agree would otherwise be taken for rows without noise."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, (100, 1))
+    y = np.sin(2 * x) + 0.3 * rng.standard_normal((100, 1))
+    once, twice = MultiOutputGPRegressor().fit(x, y), MultiOutputGPRegressor().fit(x, y, sample_weight=np.full(100, 2))
+    far = np.linspace(-3, 3, 50)[:, None]
+    (mean, std), (again, again_std) = (each.predict(far, return_std=True) for each in (once, twice))
+    np.testing.assert_allclose(again, mean, atol=0.1)
+    np.testing.assert_allclose(again_std, std, rtol=0.1)
+    some = rng.permutation(100)[:30]
+    copied = MultiOutputGPRegressor().fit(np.r_[x, x[some]], np.r_[y, y[some]])
+    np.testing.assert_allclose(copied.predict(far, return_std=True)[1], std, rtol=0.25)
+
+
+def test_a_plane_is_that_of_the_rows_that_have_the_output() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (900, 2))
+    y = np.stack([np.sin(3 * x[:, 0]), x[:, 0] - 2 * x[:, 1]], 1) + 0.05 * rng.standard_normal((900, 2))
+    y[12:, 1] = np.nan
+    alone, beside = fit(x[:12], y[:12, 1:]), fit(x, y)
+    errors = [np.abs(each.predict(x[12:]).mean[:, -1] - (x[12:, 0] - 2 * x[12:, 1])).mean() for each in (alone, beside)]
+    assert errors[1] < 1.5 * errors[0]
+
+
+def test_few_rows_do_not_ask_for_a_variance_that_is_nearly_infinite() -> None:
+    """Noise that grows with x: tails that it seems to have must not make the standard deviation ten times too large."""
+    rng = np.random.default_rng(0)
+    x, shared = rng.uniform(-2, 2, (120, 2)), rng.standard_normal((120, 1))
+    noise = 0.1 * rng.standard_normal((120, 2)) + 0.1 * shared
+    fitted = fit(x, (truth(x) + noise) * np.exp(x))
+    assert np.all(std_at(fitted, np.zeros((1, 2))) < 0.6)

@@ -50,8 +50,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
         config: a whole `TrainingConfig` in place of a preset.
         epochs: passes over the data.
         batch_size: rows per step.
-        learning_rate: Adam's, where it is largest; by default 0.02, or 0.003 for a net's mixing up to 2,500 rows and
-            0.01 with groups beyond.
+        learning_rate: Adam's, where it is largest; by default 0.02, and 0.01 with groups; up to 2,500 rows 0.005,
+            and 0.003 for a net's mixing.
         num_starts: random starts, of which the best is trained to the end; an exact start is one.
         num_kept: so many of the best starts are trained to the end, and predictions are those of their mixture.
         objective: what training maximises: "elbo", a bound on the evidence (the default); "balanced" for smaller errors

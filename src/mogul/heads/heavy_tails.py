@@ -10,13 +10,14 @@ from torch import Tensor, nn
 from mogul.errors import ConfigError
 from mogul.heads.laws import LogNormalLaw, Nodes, NormalLaw
 from mogul.heads.noise import NOISE_FLOOR, GPNoise, Noise
-from mogul.marginals import Marginals
+from mogul.marginals import Marginals, normal_log_density
 from mogul.priors import IndependentGPs
 from mogul.scale_mixture import LogScale
 
 # The values that λ has in draws, on a grid that is even in log λ: step and range in units of (ν/2)^{-1/2}, the order of
 # its standard deviation. To the left the density falls slowly: outliers of 400 scales are still drawn at ν = 2.
 _STEP, _LEFT, _RIGHT = 0.8, 12.0, 4.8
+_LOG_SPARE_DOF, _LOG_SPARE_SCALE = math.log(5.0), 1.0  # mean and scale of log(ν − 2): ν from 3 to 40
 _WEIGHT_STEPS = 12  # enough for seven digits but where noise is of its floor's size
 
 
@@ -124,6 +125,10 @@ class HeavyTailed(Noise):
     def dof(self) -> Float[Tensor, "P"]:
         """Degrees of freedom ν of each output."""
         return 2 + torch.exp(self.log_spare_dof)
+
+    def log_prior(self) -> Float[Tensor, ""]:
+        """Log prior density: log(ν − 2) is Normal. Few rows cannot tell a variance that is nearly infinite."""
+        return super().log_prior() + normal_log_density(self.log_spare_dof - _LOG_SPARE_DOF, _LOG_SPARE_SCALE)
 
     def _start_dof(self, dof: float) -> None:
         if not dof > 2:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 from mogul.arrays import Array, IntArray
 from mogul.errors import NumericalError
@@ -98,7 +99,9 @@ def fit_exact_gp(
     """
     relative_noise = np.ones(len(y)) if relative_noise is None else relative_noise
     search = _Search(x, y, relative_noise, rng.permutation(len(y)), _ROUGH_ROWS if rough else CLIMBED_ROWS)
-    return search.result(search.best(plane=plane), plane)
+    # Hundreds of products of small matrices: threads would wait for each other for longer than they work.
+    with threadpool_limits(1, user_api="blas"):
+        return search.result(search.best(plane=plane), plane)
 
 
 def leave_one_out(
@@ -323,9 +326,10 @@ class _Evidence:
     def _root_cov(self, theta: Float[Array, "T"], share: float) -> Float[Array, "U U"]:
         """R with R Rᵀ = Σ, the inverse Hessian of the log evidence: the Laplace approximation of p(θ | y)."""
         hessian = self._derivative(lambda moved: self._loss(moved)[1][self.learnt], theta)
-        sizes, directions = np.linalg.eigh(0.5 * (hessian + hessian.T))
+        scale = self.prior_scale[self.learnt]
+        sizes, directions = np.linalg.eigh(0.5 * (hessian + hessian.T) * np.outer(scale, scale))
         # The prior's own curvature is the least there can be.
-        result: Array = directions / np.sqrt(np.maximum(sizes / share, (self.prior_scale**-2).min()))
+        result: Array = scale[:, None] * directions / np.sqrt(np.maximum(sizes / share, 1.0))
         return result
 
     def _derivative(

@@ -16,7 +16,7 @@ _HEAVY_GAIN = 4.0
 # In standard deviations of what reordered residuals give.
 _DEPENDENT = 5.0
 _NUM_ORDERS, _MOST_ROWS = 50, 1000
-_LEAST_DOF, _MOST_DOF = 2.1, 200.0
+_LEAST_DOF, _MOST_DOF = 3.0, 200.0  # with fewer, variances are of another order than what is usual
 _REWEIGHTED = 3
 
 
@@ -102,9 +102,17 @@ class RobustGP:
 
 
 def fit_robust_gp(
-    x: Float[Array, "N D"], y: Float[Array, "N"], rng: np.random.Generator, *, plane: bool, rough: bool = False
+    x: Float[Array, "N D"],
+    y: Float[Array, "N"],
+    rng: np.random.Generator,
+    known: Float[Array, "N"] | float = 1.0,
+    *,
+    plane: bool,
+    rough: bool = False,
 ) -> RobustGP:
     """An exact GP, and where residuals have heavy tails one with Student-t noise, by iterated reweighting.
+
+    `known` is the noise variance of each row over that of all, as far as it is known before.
 
     >>> rng = np.random.default_rng(0)
     >>> x = np.linspace(-1.7, 1.7, 100)[:, None]
@@ -115,19 +123,26 @@ def fit_robust_gp(
     (True, True)
     """
     relative = np.ones(len(y))
-    gp = fit_exact_gp(x, y, rng, plane=plane, rough=rough)
-    residual = _residuals(gp, x, y, relative, rng)
+    gp = fit_exact_gp(x, y, rng, known * relative, plane=plane, rough=rough)
+    residual = _residuals(gp, x, y, known * relative, rng)
     tails = fit_student_t(residual)
     heavy = tails.is_heavy
     for _ in range(0 if rough or not heavy else _REWEIGHTED):
         relative = 1 / tails.weight(residual)
-        gp = fit_exact_gp(x, y, rng, relative, plane=plane)
-        residual = _residuals(gp, x, y, relative, rng)
+        gp = fit_exact_gp(x, y, rng, known * relative, plane=plane)
+        residual = _residuals(gp, x, y, known * relative, rng)
         tails = fit_student_t(residual)
     return RobustGP(gp, relative, tails.dof if heavy else None, depends_on_input(residual / tails.scale, x, rng))
 
 
-def fit_normal_gp(x: Float[Array, "N D"], y: Float[Array, "N"], rng: np.random.Generator, *, plane: bool) -> RobustGP:
+def fit_normal_gp(
+    x: Float[Array, "N D"],
+    y: Float[Array, "N"],
+    rng: np.random.Generator,
+    known: Float[Array, "N"] | float = 1.0,
+    *,
+    plane: bool,
+) -> RobustGP:
     """An exact GP with Normal noise of one variance, whatever the residuals say: outliers count as much as other rows.
 
     >>> rng = np.random.default_rng(0)
@@ -135,7 +150,8 @@ def fit_normal_gp(x: Float[Array, "N D"], y: Float[Array, "N"], rng: np.random.G
     >>> bool(np.isclose(fit_normal_gp(x, y / y.std(), rng, plane=False).gp.noise_var, 1, rtol=0.1))
     True
     """
-    return RobustGP(fit_exact_gp(x, y, rng, plane=plane), np.ones(len(y)), None, varies=False)
+    ones = np.ones(len(y))
+    return RobustGP(fit_exact_gp(x, y, rng, known * ones, plane=plane), ones, None, varies=False)
 
 
 def _residuals(
