@@ -5,21 +5,27 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from statistics import fmean
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 
 from mogul.arrays import Array, IntArray
 from mogul.data import Dataset, Scaling
 from mogul.errors import ConfigError, DataError, MogulError, NumericalError
 from mogul.experiments.baselines import LeastSquares, normal_prediction
+from mogul.joint import Correlated
 from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores
 from mogul.objective import ObjectiveName
 from mogul.prediction import Prediction
 from mogul.row_scores import RowScores, predicted_parts, row_scores
+from mogul.training.correlation import Scores as ResidualScores
+from mogul.training.correlation import fit_loadings
 from mogul.training.fitted import Fitted
+from mogul.training.presets import FEW_ROWS
 from mogul.training.request import Request
 from mogul.training.rows import Rows
 
@@ -243,9 +249,9 @@ def _trial(label: str, train: Dataset, test: Dataset, training: Training) -> Tri
     started, chosen = time.perf_counter(), None
     parts: Iterator[Part]
     if label == MEAN:
-        parts = iter([(_mean_prediction(train, test.num_rows), test.y)])
+        parts = iter([(_correlated(partial(_mean_prediction, train), train, test), test.y)])
     elif label == LEAST_SQUARES:
-        parts = iter([(LeastSquares.fit(train).predict(test.x), test.y)])
+        parts = iter([(_correlated(LeastSquares.fit(train).predict, train, test), test.y)])
     else:
         fitted = training.fit(train, label)
         if fitted.history.interrupted:
@@ -259,9 +265,25 @@ def _trial(label: str, train: Dataset, test: Dataset, training: Training) -> Tri
     return Trial(label, seconds, result, chosen)
 
 
-def _mean_prediction(train: Dataset, num_rows: int) -> Prediction:
+def _correlated(predict: Callable[[Float[Array, "N D"]], Prediction], train: Dataset, test: Dataset) -> Prediction:
+    """With residuals that are correlated across outputs, by the rule that finds the noise of models of few rows.
+
+    Otherwise a model would be ahead of a line for the correlation alone.
+    """
+    prediction = predict(test.x)
+    if train.num_outputs == 1 or train.num_rows > FEW_ROWS:
+        return prediction
+    residual = train.y - predict(train.x).mean
+    scale = np.sqrt(np.maximum(np.nanmean(np.square(residual), axis=0), np.finfo(np.float64).eps))
+    observed = ~np.isnan(residual)
+    z = torch.as_tensor(np.where(observed, residual / scale, 0.0))
+    loadings = fit_loadings(ResidualScores(z, torch.ones_like(z), torch.as_tensor(observed))).numpy()
+    return replace(prediction, joint=Correlated(np.sqrt(prediction.component_var[0, 0])[:, None] * loadings))
+
+
+def _mean_prediction(train: Dataset, x: Float[Array, "N D"]) -> Prediction:
     """The mean and variance of each output in training, everywhere."""
-    mean = np.broadcast_to(np.nanmean(train.y, axis=0), (num_rows, train.num_outputs))
+    mean = np.broadcast_to(np.nanmean(train.y, axis=0), (len(x), train.num_outputs))
     return normal_prediction(mean, np.maximum(np.nanvar(train.y, axis=0), np.finfo(np.float64).eps))
 
 

@@ -62,7 +62,7 @@ def units(comparison: Comparison) -> str:
     return (
         f"In units of each output's standard deviation in training; ± is one standard error over {over}. Residuals "
         f"choose the noise of models (at least {NOISE_FLOOR:g} such units where it depends on the inputs); that of "
-        "least squares and the mean is constant."
+        "least squares and the mean is constant, and correlated across outputs by the same rule."
     )
 
 

@@ -25,7 +25,7 @@ _MANY_STEPS, _FEWEST_EPOCHS = 3000, 3
 # Many small steps down: what Adam's own noise hides at one rate, the next can still learn.
 _MILESTONES, _DECAY = tuple(0.1 * tenth for tenth in range(2, 10)), 0.65
 # Beyond so many rows random starts hardly differ, and single precision is as good (docs/performance.md) and faster.
-_FEW_ROWS = 2500
+FEW_ROWS = 2500
 # From an exact start, steps and rate by the part of a model that needs most care: nets have no posterior, and overfit
 # few rows long before the bound says so. Adam's first steps are as long as its rate wherever they lead: at a rate of
 # 0.02 a single one took the bound of n-mogp on 240 rows from 674 to −26,866, and 300 did not bring it back.
@@ -48,7 +48,7 @@ def default_model(num_rows: int, num_outputs: int, *, grouped: bool = False, noi
     >>> default_model(200, 7), default_model(20_000, 7), default_model(20_000, 7, grouped=True)
     ('mogp', 'n-sbgprn', 'mogp+gprn+n-sbgprn')
     """
-    if num_rows <= _FEW_ROWS:
+    if num_rows <= FEW_ROWS:
         return "mogp"
     if not grouped:
         return "n-sbgprn"
@@ -72,12 +72,12 @@ def with_defaults(
     """
     if preset == "paper" or is_latent(model):
         return {"noise": "constant", **options}
-    separate = _SEPARATE_OUTPUTS if num_rows <= _FEW_ROWS else _FEW_OUTPUTS
+    separate = _SEPARATE_OUTPUTS if num_rows <= FEW_ROWS else _FEW_OUTPUTS
     num_latents = num_outputs if num_outputs <= separate else max(_FEW_OUTPUTS, math.ceil(num_outputs / 2))
     sizes = {} if "layers" in options else {"num_latents": num_latents}
-    if num_rows > _FEW_ROWS and _has_many_inducing(model):
+    if num_rows > FEW_ROWS and _has_many_inducing(model):
         sizes |= {"num_inducing": _NUM_INDUCING}
-    if num_rows <= _FEW_ROWS:
+    if num_rows <= FEW_ROWS:
         sizes |= _hidden_units(model, num_outputs, options.get("num_latents") or num_latents)
     return {"noise": FROM_RESIDUALS, **sizes, **options}
 
@@ -130,7 +130,7 @@ def preset(
 
 def _default(model: str, seed: int, num_rows: int, grouped: bool, own_kernel: bool) -> TrainingConfig:
     """A budget of steps, closed-form noise; several starts and double precision for few rows."""
-    few = num_rows <= _FEW_ROWS
+    few = num_rows <= FEW_ROWS
     recipe = Name.parse(model).recipe
     if few and not (is_latent(model) or own_kernel):
         return from_exact_start(model, seed, num_rows)
@@ -181,7 +181,7 @@ def from_exact_start(model: str, seed: int, num_rows: int) -> TrainingConfig:
 
 
 def _precision(num_rows: int) -> Precision:
-    return "float64" if num_rows <= _FEW_ROWS else "float32"
+    return "float64" if num_rows <= FEW_ROWS else "float32"
 
 
 def _epochs(steps_each: int, steps: int, fewest: int) -> int:
