@@ -111,8 +111,8 @@ class ExactStart:
         """The least-squares plane of all of many rows, with what is not known of it by these exact GPs."""
         y = torch.where(batch.observed, batch.y, math.nan)
         # Each of these rows stands for several. Where a GP hides the plane, more rows would not tell much more of it,
-        # and far away this is too sure (a third of the standard deviation at worst). Less noise for each row in place
-        # of `times` saturates as it should, but these few rows leave gaps between them that all rows do not have: on
+        # and far away this is too sure (two fifths of the standard deviation at worst). Less noise for each row instead
+        # saturates as it should, but these few rows leave gaps between them that all rows do not have: on
         # Kuka it costs 3.7 nats of held-out rows.
         uncertainty = PlaneUncertainty.of(
             self.batch.x,
