@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.robots import SHARED
+from mogul.comparison.crossval import LEAST_SQUARES, MEAN, TIE, Training, compare, folds
 from mogul.data import Dataset
-from mogul.data.catalogue import CATALOGUE, entry, load
-from mogul.experiments.comparison import LEAST_SQUARES, MEAN, TIE, Training, compare, folds
+from mogul.lab.datasets.catalogue import CATALOGUE, entry, load
 from mogul.training.presets import default_model
 
 RESULTS = Path(__file__).parent / "defaults.json"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from mogul.arrays import Array
+from mogul._typing import Array
 
 NUM_TEST = 1000
 KINDS = ("gp", "sines", "trend", "additive")

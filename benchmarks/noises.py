@@ -5,8 +5,8 @@ from typing import get_args
 from benchmarks.problem import Sizes
 from benchmarks.steps import kuka_sizes, training_step
 from benchmarks.timing import interleaved
+from mogul.models.parts import NoiseName
 from mogul.objective import Analytic
-from mogul.plan import NoiseName
 
 MODEL = "n-sbgprn"
 

@@ -6,8 +6,8 @@ from benchmarks.peer import CHUNKS, build_peer, fastest_chunk, peer_mean_std, pe
 from benchmarks.problem import Sizes, random_rows
 from benchmarks.steps import kuka_sizes, training_run
 from benchmarks.timing import interleaved
+from mogul.fitted.predictor import Predictor
 from mogul.objective import Analytic
-from mogul.predictor import Predictor
 
 NUM_ROWS = 100_000
 

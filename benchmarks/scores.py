@@ -8,7 +8,7 @@ from torch import Tensor
 
 from benchmarks.peer import PeerLMC, peer_latent_moments
 from mogul.metrics import NUM_INNER, mrmse, nested_log_density
-from mogul.model import Model
+from mogul.models.model import Model
 from mogul.prediction import Prediction, predict
 
 # The mean over outer groups is unbiased whatever their number; test rows average out the rest.

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.functions import problem
 from mogul import MultiOutputGPRegressor
-from mogul.arrays import Array
+from mogul._typing import Array
 from mogul.errors import MogulWarning
 
 SEEDS = range(1000, 1040)

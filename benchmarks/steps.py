@@ -11,8 +11,8 @@ from benchmarks.problem import Sizes, first_batch, random_rows
 from benchmarks.timing import interleaved
 from mogul.data import Batch
 from mogul.models import build
+from mogul.models.parts import NoiseName
 from mogul.objective import Analytic, Expectation, MonteCarlo
-from mogul.plan import NoiseName
 from mogul.training import Run
 from mogul.training.presets import preset
 

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.linear_model import LinearRegression
 
 import mogul
-from mogul.data.simulated import SEGMENT, rhythmic_arm
+from mogul.lab.datasets.simulated import SEGMENT, rhythmic_arm
 
 
 def main(

@@ -5,8 +5,8 @@ python results/table.py
 
 from pathlib import Path
 
-from mogul.report.overview import overview, with_overview
-from mogul.report.published import read_published
+from mogul.lab.report.overview import overview, with_overview
+from mogul.lab.report.published import read_published
 
 RESULTS = Path(__file__).resolve().parent
 README = RESULTS.parent / "README.md"

@@ -2,11 +2,11 @@
 
 import torch
 
-from mogul.model import Model
+from mogul.fitted.predictor import Predictor
+from mogul.means.linear import LinearOutputMean
+from mogul.means.plane import PlaneUncertainty
 from mogul.models import build
-from mogul.output_mean import LinearOutputMean
-from mogul.plane import PlaneUncertainty
-from mogul.predictor import Predictor
+from mogul.models.model import Model
 from perturbing import perturbed
 
 NUM_INPUTS, NUM_OUTPUTS, NUM_POINTS = 3, 2, 6

@@ -3,8 +3,8 @@
 import torch
 
 from mogul.data import Batch
-from mogul.model import Model
 from mogul.models import Name, build, unused_options
+from mogul.models.model import Model
 from mogul.objective import Objective
 from mogul.training import NoiseUpdate, Step
 from perturbing import perturbed

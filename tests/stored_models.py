@@ -10,8 +10,8 @@ import torch
 
 import mogul
 from mogul.data import Dataset
-from mogul.output_mean import LinearOutputMean
-from mogul.plane import PlaneUncertainty
+from mogul.means.linear import LinearOutputMean
+from mogul.means.plane import PlaneUncertainty
 from mogul.training import Fitted, FittedLatent, TrainingConfig, fit
 from small_models import sizes_of
 

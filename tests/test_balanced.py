@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from mogul import MultiOutputGPRegressor, TrainingConfig
+from mogul.config import Stopping
 from mogul.data import Batch
 from mogul.errors import ConfigError, MogulWarning
-from mogul.model import Model
 from mogul.models import build
-from mogul.objective import Analytic, Balanced, Elbo, MonteCarlo, _balancing_weight, objective_by_name
-from mogul.training.stopping import Stopping
-from mogul.training.updates import NoiseUpdate
+from mogul.models.model import Model
+from mogul.objective import Analytic, Balanced, Elbo, MonteCarlo, objective_by_name
+from mogul.objective.elbo import _balancing_weight
+from mogul.objective.updates import NoiseUpdate
 from perturbing import perturbed
 
 NUM_ROWS, NUM_OUTPUTS = 9, 3

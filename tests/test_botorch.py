@@ -12,7 +12,7 @@ from botorch.utils.multi_objective.box_decompositions.dominated import Dominated
 
 import mogul
 from mogul.errors import ConfigError, ShapeError, UnsupportedError
-from mogul.surrogate import Surrogate
+from mogul.estimators.botorch import Surrogate
 from stored_models import with_random_plane
 
 NUM_INPUTS, NUM_OUTPUTS = 2, 3

@@ -10,16 +10,16 @@ from draws import normal
 from mogul import Dataset, TrainingConfig, fit, models
 from mogul.data import Batch
 from mogul.errors import ConfigError, ShapeError
-from mogul.inputs import Latent, principal_scores
-from mogul.objective import Analytic
-from mogul.training import FittedLatent, NoiseUpdate
-from mogul.training.inference import (
+from mogul.fitted.latent import (
     InferenceConfig,
     importance_weighted_bound,
     infer_inputs,
     nearest_rows,
     row_bounds,
 )
+from mogul.models.inputs import Latent, principal_scores
+from mogul.objective import Analytic
+from mogul.training import FittedLatent, NoiseUpdate
 
 
 def test_principal_scores_are_scikit_learns_whitened_components():
@@ -174,5 +174,5 @@ def test_new_rows_must_have_the_outputs_of_training(circle: tuple[FittedLatent, 
 def test_a_bound_in_parts_is_the_bound(circle: tuple[FittedLatent, np.ndarray], monkeypatch: pytest.MonkeyPatch):
     fitted, y = circle
     whole = fitted.log_evidence_bound(y, 400)
-    monkeypatch.setattr("mogul.training.inference._NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr("mogul.fitted.latent._NUMBERS_AT_ONCE", 1)
     np.testing.assert_allclose(fitted.log_evidence_bound(y, 400), whole, atol=1.0)  # other draws

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 from mogul.data import Batch
-from mogul.inputs import Observed
-from mogul.model import Model
 from mogul.models import build
+from mogul.models.inputs import Observed
+from mogul.models.model import Model
 from perturbing import perturbed
 
 SIZES = {"num_latents": 2, "num_hidden": 4, "num_inducing": 5}

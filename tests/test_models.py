@@ -11,11 +11,11 @@ from mogul import models, nonlinearities
 from mogul.data import Batch
 from mogul.errors import ConfigError
 from mogul.heads import BayesianMixing, ConstantNoise, Identity, Neural
-from mogul.model import Model
+from mogul.means.linear import ZeroMean
+from mogul.models.model import Model
+from mogul.models.parts import NoiseName
 from mogul.nonlinearities import Erf, LeakyReLU, Quadrature
 from mogul.objective import Analytic, Elbo
-from mogul.output_mean import ZeroMean
-from mogul.plan import NoiseName
 from mogul.priors import ConstantMean, IndependentGPs, LinearMean
 from mogul.priors.means import principal_directions
 from mogul.training import Run, TrainingConfig

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from mogul.core.nets import TanhNet
 from mogul.errors import ConfigError
-from mogul.nets import TanhNet
 from mogul.priors import DeepKernel, rbf
 
 

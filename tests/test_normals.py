@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from mogul import models
+from mogul.core.base_samples import FreshNormals, GivenNormals, Normals
 from mogul.errors import ShapeError
-from mogul.normals import FreshNormals, GivenNormals, Normals
 
 FAMILIES = list(models.FAMILIES)
 

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from mogul import nonlinearities
+from mogul.core.moments import Marginals
 from mogul.data import Batch
 from mogul.errors import UnknownNameError
 from mogul.heads import Head, Identity, Neural
-from mogul.inputs import Observed
-from mogul.marginals import Marginals
-from mogul.model import Model
 from mogul.models import build
+from mogul.models.inputs import Observed
+from mogul.models.model import Model
 from mogul.nonlinearities import Quadrature
 from mogul.objective import (
     Analytic,

@@ -13,9 +13,9 @@ import torch
 
 import mogul
 from mogul import MultiOutputGPRegressor
-from mogul.commands.fit import fit_file
+from mogul.cli.fit import fit_file
+from mogul.comparison.crossval import Training
 from mogul.errors import ConfigError, DataError, ShapeError
-from mogul.experiments.comparison import Training
 from mogul.training import Fitted
 from mogul.training.presets import default_model, preset, with_defaults
 from mogul.training.train import train

@@ -8,14 +8,14 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
+from mogul.core.moments import Marginals
 from mogul.data import Batch
 from mogul.errors import ConfigError, ShapeError
 from mogul.heads import LowRankNoise
-from mogul.marginals import Marginals
+from mogul.means.linear import SMALLEST_RESIDUAL, LinearOutputMean, ZeroMean
+from mogul.means.plane import PlaneUncertainty
 from mogul.models import build
 from mogul.objective import Analytic, Elbo, Predictive
-from mogul.output_mean import SMALLEST_RESIDUAL, LinearOutputMean, ZeroMean
-from mogul.plane import PlaneUncertainty
 from mogul.prediction import predict
 from mogul.training import NaturalGradient, NoiseUpdate, Run, TrainingConfig
 

@@ -6,9 +6,9 @@ import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
 
+from mogul.core.base_samples import FreshNormals, GivenNormals
 from mogul.errors import ConfigError, NumericalError, ShapeError
-from mogul.normals import FreshNormals, GivenNormals
-from mogul.plane import FrozenPlaneUncertainty, PlaneUncertainty, generalised_least_squares
+from mogul.means.plane import FrozenPlaneUncertainty, PlaneUncertainty, generalised_least_squares
 
 LENGTHSCALE = np.array([[0.8, 1.5], [2.0, 0.6]])
 OUTPUTSCALE = np.array([0.7, 1.9])

@@ -7,15 +7,15 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from torch import nn
 
+from mogul.core.moments import FeatureMoments, Marginals
+from mogul.core.posteriors import DiagonalNormal, FullNormal, HoldsPosteriors
 from mogul.data import Batch
 from mogul.heads import BayesianMixing, ConstantNoise, CorrelatedMixing, Head, Identity, Neural
-from mogul.inputs import Observed
-from mogul.marginals import FeatureMoments, Marginals
-from mogul.model import Model
 from mogul.models import build
+from mogul.models.inputs import Observed
+from mogul.models.model import Model
 from mogul.nonlinearities import Erf
 from mogul.objective import Analytic, Elbo
-from mogul.posteriors import DiagonalNormal, FullNormal, HoldsPosteriors
 from mogul.priors import Cholesky, IndependentGPs, rbf
 from mogul.training import NaturalGradient, Step
 

@@ -8,11 +8,11 @@ import torch
 from scipy import optimize, stats
 from scipy.special import logsumexp
 
+from mogul.core.joint import Independent, ScaleMixture
 from mogul.data import Standardiser
-from mogul.joint import Independent, ScaleMixture
 from mogul.metrics import crps, nested_log_density, score
-from mogul.model import Model
 from mogul.models import build
+from mogul.models.model import Model
 from mogul.prediction import Prediction, predict
 from perturbing import perturbed
 

@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-import mogul.predictor
+import mogul.fitted.predictor
 from mogul.errors import ConfigError, ShapeError
 from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
-from mogul.inputs import Observed
-from mogul.model import Model
 from mogul.models import names
+from mogul.models.inputs import Observed
+from mogul.models.model import Model
 from mogul.priors import CIQ, Cholesky, IndependentGPs, randomise
 from mogul.priors.kernels import rbf
 from perturbing import perturbed
@@ -152,7 +152,7 @@ class TestRows:
     def test_chunks_do_not_show(self, name, monkeypatch):
         predictor = random_model(name).predictor(3)
         whole = *predictor.mean_std(points()), predictor.mean(points()), predictor.jacobian(points())
-        monkeypatch.setattr(mogul.predictor, "_NUMBERS_AT_ONCE", 1)
+        monkeypatch.setattr(mogul.fitted.predictor, "_NUMBERS_AT_ONCE", 1)
         parts = *predictor.mean_std(points()), predictor.mean(points()), predictor.jacobian(points())
         for one, other in zip(whole, parts, strict=True):
             torch.testing.assert_close(one, other)
@@ -160,7 +160,7 @@ class TestRows:
     def test_a_chunk_is_bounded(self, monkeypatch):
         predictor, sizes = random_model("mogp").predictor(), []
         forward = predictor.forward
-        monkeypatch.setattr(mogul.predictor, "_NUMBERS_AT_ONCE", 2 * predictor._numbers_per_row)
+        monkeypatch.setattr(mogul.fitted.predictor, "_NUMBERS_AT_ONCE", 2 * predictor._numbers_per_row)
         monkeypatch.setattr(predictor, "forward", lambda x: (sizes.append(len(x)), forward(x))[1])
         predictor.mean_std(points())
         assert sizes == [2, 2, 2]

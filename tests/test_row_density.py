@@ -10,16 +10,16 @@ from scipy.stats import multivariate_normal
 
 from mogul import TrainingConfig, fit
 from mogul.data import Batch, Dataset, Scaling, Standardiser
-from mogul.model import Model
+from mogul.fitted.history import History
 from mogul.models import build
+from mogul.models.model import Model
+from mogul.models.parts import NoiseName
 from mogul.objective import row_log_predictive
-from mogul.plan import NoiseName
 from mogul.prediction import Prediction, predict
+from mogul.prediction.row_density import HeadDensity
 from mogul.priors import IndependentGPs, randomise
-from mogul.row_density import HeadDensity
 from mogul.training import Fitted, Stopping
 from mogul.training.choice import best_candidate
-from mogul.training.history import History
 from mogul.training.stopping import held_out_score
 
 NUM_OUTPUTS = 14

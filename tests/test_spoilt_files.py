@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import save as raw_save
 
 from mogul.errors import FileError, MogulError
-from mogul.sealed import read_sealed, write_sealed
-from mogul.storage import load, save
+from mogul.fitted.files import load, save
+from mogul.storage.sealed import read_sealed, write_sealed
 from stored_models import trained
 
 

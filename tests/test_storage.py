@@ -14,13 +14,13 @@ import torch
 import mogul
 from mogul import models
 from mogul.errors import FileError
+from mogul.fitted.files import describe, load, load_with_extra, save
+from mogul.fitted.rebuild import layouts_of
 from mogul.nonlinearities import Erf, PolynomialErf, Quadrature
 from mogul.objective import Analytic, MonteCarlo
-from mogul.plain import decode, encode
 from mogul.priors import CIQ, Cholesky
-from mogul.rebuild import layouts_of
-from mogul.sealed import FORMAT
-from mogul.storage import describe, load, load_with_extra, save
+from mogul.storage.sealed import FORMAT
+from mogul.storage.settings import decode, encode
 from mogul.training import Blueprint, Fitted, FittedLatent, NaturalGradient, NoiseUpdate, Stopping, TrainingConfig, fit
 from small_models import sizes_of
 from stored_models import ONCE, again, data, trained, with_random_plane

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mogul import metrics, models, nonlinearities, plot
+    from mogul.config import TrainingConfig
     from mogul.data import Dataset
     from mogul.errors import MogulError, MogulWarning
     from mogul.estimators import MultiOutputGPLVM, MultiOutputGPRegressor
+    from mogul.fitted import Fitted, FittedLatent
+    from mogul.fitted.files import load, save
     from mogul.objective import Analytic, Elbo, MonteCarlo
     from mogul.prediction import Prediction
-    from mogul.storage import load, save
-    from mogul.training import Fitted, FittedLatent, TrainingConfig
     from mogul.training.fit import fit
 
 __version__ = "0.1.0"
@@ -43,18 +44,18 @@ _HOMES = {
     "Analytic": "mogul.objective",
     "Dataset": "mogul.data",
     "Elbo": "mogul.objective",
-    "Fitted": "mogul.training",
-    "FittedLatent": "mogul.training",
+    "Fitted": "mogul.fitted",
+    "FittedLatent": "mogul.fitted",
     "MogulError": "mogul.errors",
     "MogulWarning": "mogul.errors",
     "MonteCarlo": "mogul.objective",
     "MultiOutputGPLVM": "mogul.estimators",
     "MultiOutputGPRegressor": "mogul.estimators",
     "Prediction": "mogul.prediction",
-    "TrainingConfig": "mogul.training",
+    "TrainingConfig": "mogul.config",
     "fit": "mogul.training",
-    "load": "mogul.storage",
-    "save": "mogul.storage",
+    "load": "mogul.fitted.files",
+    "save": "mogul.fitted.files",
 }
 _ROOMS = {"metrics", "models", "nonlinearities", "plot"}
 

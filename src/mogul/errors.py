@@ -1,7 +1,9 @@
 """Errors that say the rule, the value found and the remedy."""
 
+import csv
 import difflib
-from collections.abc import Iterable
+import io
+from collections.abc import Iterable, Sequence
 from numbers import Integral
 
 
@@ -70,3 +72,14 @@ def _require_whole(least: int, numbers: dict[str, object]) -> None:
         if int(number) < least:
             remedy = "Pass a positive number." if least else "0 turns it off."
             raise ConfigError(f"{name} must be at least {least}; got {number}. {remedy}")
+
+
+def as_list(names: Sequence[str]) -> str:
+    """Names as one argument of a command line: between commas, in double quotes where they hold one.
+
+    >>> as_list(["a", "b,c"])
+    'a,"b,c"'
+    """
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return line.getvalue()

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp, ndtr
 
-from mogul.arrays import Array
+from mogul._typing import Array
 from mogul.errors import ConfigError, DataError, ShapeError
 from mogul.prediction import Prediction
 

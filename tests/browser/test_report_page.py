@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mogul.report.page import write_report
+from mogul.lab.report.page import write_report
 from sample_results import KUKA, record, write_jobs, write_sample
 
 pytestmark = pytest.mark.browser

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import mogul.demo
+import mogul.lab.demo
 from mogul import cli
-from mogul.experiments import synthetic
+from mogul.lab.experiments import synthetic
 from mogul.training import Fitted, TrainingConfig
 from terminal import assert_refused, command
 
@@ -30,7 +30,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     """The arguments of every demo that was begun; none is run."""
     calls: list[tuple[object, ...]] = []
-    monkeypatch.setattr(mogul.demo, "run_demo", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(mogul.lab.demo, "run_demo", lambda *arguments: calls.append(arguments))
     return calls
 
 
@@ -139,10 +139,10 @@ def test_without_a_file_for_them_scores_are_only_printed(run, folder: Path):
 
 def test_scores_are_written_whole_or_not_at_all(folder: Path):
     path = folder / "new" / "scores.json"
-    mogul.demo.write_json(path, [1])
+    mogul.lab.demo.write_json(path, [1])
     with pytest.raises(TypeError):
-        mogul.demo.write_json(path, [object()])
+        mogul.lab.demo.write_json(path, [object()])
     assert json.loads(path.read_text()) == [1]
-    mogul.demo.write_json(path, [2])
+    mogul.lab.demo.write_json(path, [2])
     assert json.loads(path.read_text()) == [2]
     assert [each.name for each in path.parent.iterdir()] == ["scores.json"]

@@ -14,10 +14,10 @@ from scipy.io import savemat
 
 import mogul
 from arm import OUTPUTS, QUICK, arm_folder, rows
-from mogul.commands import fit as fit_command
+from mogul.cli import fit as fit_command
+from mogul.comparison import crossval as comparison
 from mogul.errors import MogulWarning
-from mogul.experiments import comparison
-from mogul.storage import save
+from mogul.fitted.files import save
 from mogul.training.request import Request
 from terminal import assert_refused, command
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mogul.experiments.record import Record
-from mogul.experiments.store import Store
-from mogul.reproduce import write_results
+from mogul.lab.experiments.record import Record
+from mogul.lab.experiments.store import Store
+from mogul.lab.reproduce import write_results
 from small_jobs import record
 from terminal import assert_refused, command
 

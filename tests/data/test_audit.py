@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mogul.data import Dataset
-from mogul.data.audit import audit
 from mogul.data.grouped import GroupedData
+from mogul.lab.datasets.audit import audit
 
 
 @pytest.fixture

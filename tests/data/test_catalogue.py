@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from mogul.data import catalogue
-from mogul.data.audit import audit
-from mogul.data.catalogue import CATALOGUE, load
-from mogul.data.entry import Entry, File, data_checksum
-from mogul.data.simulated import simulators_installed
 from mogul.errors import ConfigError, DataError, UnknownNameError
+from mogul.lab.datasets import catalogue
+from mogul.lab.datasets.audit import audit
+from mogul.lab.datasets.catalogue import CATALOGUE, load
+from mogul.lab.datasets.entry import Entry, File, data_checksum
+from mogul.lab.datasets.simulated import simulators_installed
 
 REAL = Path(os.environ.get("MOGUL_DATA", Path(__file__).parents[3] / "shared" / "data"))
 RECORDED = [name for name, entry in CATALOGUE.items() if not entry.is_simulated]

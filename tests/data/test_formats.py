@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from scipy.io import savemat
 
-from mogul.data import formats, limits
-from mogul.data.formats import read_csv, read_table
-from mogul.data.table import Table, require_complete
+from mogul.data.sources import formats, limits
+from mogul.data.sources.formats import read_csv, read_table
+from mogul.data.sources.table import Table, require_complete
 from mogul.errors import DataError, FileError
 
 FRAME = pd.DataFrame({"a": [0.1, 1e-300, -3.0], "b": [1.0, np.nan, 3.0], "c": [4.0, 5.0, 6.0]})

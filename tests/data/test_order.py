@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import spearmanr
 
 from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit
+from mogul.comparison.crossval import Training
 from mogul.data.order import neighbour_correlation, order_advice
 from mogul.errors import MogulWarning
-from mogul.experiments.comparison import Training
 from mogul.training import Stopping
 
 IN_ORDER = "neighbouring residuals of a plane .* groups= .--groups"

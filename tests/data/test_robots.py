@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from mogul.data import robots
-from mogul.data.catalogue import load
 from mogul.data.grouped import GroupedData
-from mogul.data.robots import data_folder
 from mogul.errors import DataError
+from mogul.lab.datasets import robots
+from mogul.lab.datasets.catalogue import load
+from mogul.lab.datasets.robots import data_folder
 
 REAL = Path(os.environ.get("MOGUL_DATA", Path(__file__).parents[3] / "shared" / "data"))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mogul.data.simulate import RadialCosine
+from mogul.lab.datasets.synthetic import RadialCosine
 
 RNG_SEED = 0
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from mogul.data import simulated
-from mogul.data.arm import LINKS, Arm
-from mogul.data.simulated import EPISODE, SEGMENT, half_cheetah, rhythmic_arm, sum_of_sines
 from mogul.errors import ConfigError
+from mogul.lab.datasets import simulated
+from mogul.lab.datasets.arm import LINKS, Arm
+from mogul.lab.datasets.simulated import EPISODE, SEGMENT, half_cheetah, rhythmic_arm, sum_of_sines
 
 mujoco = pytest.importorskip("mujoco", reason="the extra 'robots' is not installed")
 pytest.importorskip("gymnasium", reason="the extra 'robots' is not installed")

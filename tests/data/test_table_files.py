@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mogul.data import tables
 from mogul.errors import DataError
+from mogul.lab.datasets import tables
 
 ARFF = """% a comment
 @relation rivers

@@ -10,8 +10,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from mogul.data.batches import Batch
 from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
-from mogul.inputs import Observed
-from mogul.model import Model
+from mogul.models.inputs import Observed
+from mogul.models.model import Model
 from mogul.objective import Analytic, Elbo
 from mogul.priors import Cholesky, IndependentGPs, rbf
 

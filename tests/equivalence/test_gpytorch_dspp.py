@@ -8,8 +8,8 @@ from gpytorch.models.deep_gps.dspp import DSPP, DSPPLayer
 from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
 
 from mogul.data import Batch
-from mogul.model import Model
 from mogul.models import build
+from mogul.models.model import Model
 from mogul.objective import Analytic, Predictive
 from mogul.priors import Cholesky, IndependentGPs
 from perturbing import perturbed

@@ -11,15 +11,15 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
 
 from mogul.data import Batch
+from mogul.fitted.pooled_predictor import PooledPredictor
+from mogul.fitted.predictor import Predictor
 from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
-from mogul.inputs import Observed
-from mogul.model import Model
+from mogul.means.linear import LinearOutputMean
+from mogul.means.plane import PlaneUncertainty, generalised_least_squares
+from mogul.models.inputs import Observed
+from mogul.models.model import Model
 from mogul.objective import Analytic, Predictive
-from mogul.output_mean import LinearOutputMean
-from mogul.plane import PlaneUncertainty, generalised_least_squares
-from mogul.pooled_predictor import PooledPredictor
 from mogul.prediction import predict
-from mogul.predictor import Predictor
 from mogul.priors import Cholesky, IndependentGPs, rbf
 from mogul.training.stopping import held_out_score
 

@@ -12,8 +12,8 @@ from small_estimators import FRAME_X, FRAME_Y, SMALL_LVM, X, Y, regressor
 import mogul
 from mogul import MultiOutputGPLVM, MultiOutputGPRegressor
 from mogul.errors import FileError
+from mogul.fitted.files import save
 from mogul.nonlinearities import Quadrature
-from mogul.storage import save
 
 
 class TestFiles:

@@ -16,9 +16,9 @@ from sklearn.utils.estimator_checks import (
 )
 
 from mogul import MultiOutputGPRegressor, TrainingConfig
+from mogul.config import Stopping
 from mogul.training.choice import MODELS, NOISES
 from mogul.training.held_out import divided, rows_of_some_groups
-from mogul.training.stopping import Stopping
 
 pytestmark = pytest.mark.usefixtures("as_a_user_calls")
 RNG = np.random.default_rng(0)

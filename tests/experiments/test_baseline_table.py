@@ -11,12 +11,12 @@ from sklearn.preprocessing import StandardScaler
 
 from mogul.data import Dataset
 from mogul.errors import DataError
-from mogul.experiments.baselines import BASELINES
-from mogul.experiments.baselines.fourier import FourierFeatures
-from mogul.experiments.baselines.nets import NetConfig, predict_nets, predict_noise_nets
-from mogul.experiments.baselines.ridge import PENALTIES, Ridge
-from mogul.experiments.baselines.sparse_gps import SparseGPConfig, predict_sparse_gps
-from mogul.experiments.baselines.student import StudentT
+from mogul.lab.baselines import BASELINES
+from mogul.lab.baselines.fourier import FourierFeatures
+from mogul.lab.baselines.nets import NetConfig, predict_nets, predict_noise_nets
+from mogul.lab.baselines.ridge import PENALTIES, Ridge
+from mogul.lab.baselines.sparse_gps import SparseGPConfig, predict_sparse_gps
+from mogul.lab.baselines.student import StudentT
 from mogul.metrics import score
 
 NAN = float("nan")

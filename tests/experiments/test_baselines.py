@@ -6,7 +6,7 @@ from scipy import stats
 from sklearn.linear_model import LinearRegression
 
 from mogul.data import Dataset
-from mogul.experiments.baselines import LeastSquares, normal_prediction
+from mogul.lab.baselines import LeastSquares, normal_prediction
 
 NAN = float("nan")
 

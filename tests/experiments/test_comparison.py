@@ -5,10 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mogul.data import Dataset
-from mogul.errors import ConfigError, DataError, NumericalError
-from mogul.experiments.baselines import LeastSquares
-from mogul.experiments.comparison import (
+from mogul.comparison.crossval import (
     LEAST_SQUARES,
     MEAN,
     Entry,
@@ -20,6 +17,9 @@ from mogul.experiments.comparison import (
     group_folds,
     holdout,
 )
+from mogul.data import Dataset
+from mogul.errors import ConfigError, DataError, NumericalError
+from mogul.lab.baselines import LeastSquares
 from mogul.training.request import Request
 
 QUICK = Training(epochs=2)

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from mogul.data.catalogue import CATALOGUE
 from mogul.errors import ConfigError
-from mogul.experiments import synthetic
-from mogul.experiments.lines import line as line_of
-from mogul.experiments.paper import METRICS, numbers, paper_name, published
-from mogul.experiments.protocol import fast, paper
-from mogul.experiments.registry import EXPERIMENTS, experiment
+from mogul.lab.datasets.catalogue import CATALOGUE
+from mogul.lab.experiments import synthetic
+from mogul.lab.experiments.lines import line as line_of
+from mogul.lab.experiments.paper import METRICS, numbers, paper_name, published
+from mogul.lab.experiments.protocol import fast, paper
+from mogul.lab.experiments.registry import EXPERIMENTS, experiment
 from mogul.models import build
-from mogul.plan import NoiseName
+from mogul.models.parts import NoiseName
 from small_jobs import small, small_arm, tasks
 
 SHARED = Path(__file__).parents[3] / "shared" / "paper"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from mogul.experiments.measure import evenly_spaced, measure
+from mogul.lab.experiments.measure import evenly_spaced, measure
 from mogul.metrics import score
 from mogul.prediction import Prediction
 

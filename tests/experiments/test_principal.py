@@ -6,9 +6,9 @@ from scipy import stats
 from sklearn.decomposition import PCA
 
 from mogul.data import Dataset
-from mogul.experiments.baselines.principal import PrincipalComponents, predict_principal
-from mogul.experiments.registry import experiment
-from mogul.experiments.work import Provenance, run_job
+from mogul.lab.baselines.principal import PrincipalComponents, predict_principal
+from mogul.lab.experiments.registry import experiment
+from mogul.lab.experiments.work import Provenance, run_job
 from mogul.metrics import score
 from mogul.models import LATENT_INPUTS
 from small_jobs import small, tasks

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import mogul
-from mogul.experiments.provenance import commit, versions
+from mogul.lab.experiments.provenance import commit, versions
 
 
 def git(folder: Path, *words: str) -> str:

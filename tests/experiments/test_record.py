@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mogul.errors import DataError
-from mogul.experiments.record import Record
+from mogul.lab.experiments.record import Record
 from small_jobs import record
 
 

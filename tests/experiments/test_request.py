@@ -9,18 +9,18 @@ from typing import get_args
 import pytest
 import torch
 
-import mogul.reproduce
+import mogul.lab.reproduce
 from mogul import cli
 from mogul.data import Dataset
 from mogul.errors import ConfigError, DataError, UnknownNameError
-from mogul.experiments import protocol
-from mogul.experiments.baselines import BASELINES
-from mogul.experiments.lines import line, mixed_line
-from mogul.experiments.registry import EXPERIMENTS, experiment
-from mogul.experiments.request import Request
-from mogul.experiments.split_choice import SplitChoice
+from mogul.lab.baselines import BASELINES
+from mogul.lab.experiments import protocol
+from mogul.lab.experiments.lines import line, mixed_line
+from mogul.lab.experiments.registry import EXPERIMENTS, experiment
+from mogul.lab.experiments.request import Request
+from mogul.lab.experiments.split_choice import SplitChoice
 from mogul.models import build
-from mogul.plan import VARYING_NOISES, NoiseName
+from mogul.models.parts import VARYING_NOISES, NoiseName
 from mogul.training.presets import preset as training_preset
 from small_jobs import small, small_arm, tasks
 
@@ -222,7 +222,7 @@ def test_the_command_of_a_job_makes_that_job_alone(
     chosen = experiment(name) if name == "synthetic" else small(experiment(name))
     monkeypatch.setitem(EXPERIMENTS, name, chosen)
     asked: list[Request] = []
-    monkeypatch.setattr(mogul.reproduce, "reproduce", lambda request, out, jobs: asked.append(request) or 0)
+    monkeypatch.setattr(mogul.lab.reproduce, "reproduce", lambda request, out, jobs: asked.append(request) or 0)
     points = {"small-data": (10, 20), "missing-outputs": (0, 2)}.get(name)
     splits = SplitChoice((1,)) if name == "synthetic" else SplitChoice((1,), (0, 2))
     jobs = [

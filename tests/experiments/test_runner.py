@@ -9,15 +9,15 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from rich.console import Console
 
 from mogul.data.grouped import GroupedData
-from mogul.experiments import runner
-from mogul.experiments.job import Job
-from mogul.experiments.record import Record
-from mogul.experiments.registry import experiment
-from mogul.experiments.runner import WorkerError, run_all
-from mogul.experiments.split_choice import SplitChoice
-from mogul.experiments.store import Store
-from mogul.experiments.work import Provenance
-from mogul.report.experiment_tables import result_line
+from mogul.lab.experiments import runner
+from mogul.lab.experiments.job import Job
+from mogul.lab.experiments.record import Record
+from mogul.lab.experiments.registry import experiment
+from mogul.lab.experiments.runner import WorkerError, run_all
+from mogul.lab.experiments.split_choice import SplitChoice
+from mogul.lab.experiments.store import Store
+from mogul.lab.experiments.work import Provenance
+from mogul.lab.report.experiment_tables import result_line
 from small_jobs import record, small, tasks
 
 NOWHERE = Provenance({}, None)

@@ -3,7 +3,7 @@
 import pytest
 
 from mogul.errors import ConfigError
-from mogul.experiments.split_choice import ChosenSplit, SplitChoice, whole_numbers
+from mogul.lab.experiments.split_choice import ChosenSplit, SplitChoice, whole_numbers
 from small_jobs import small_arm
 
 

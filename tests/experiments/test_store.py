@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from mogul.errors import DataError
-from mogul.experiments.job import Job
-from mogul.experiments.record import Record
-from mogul.experiments.registry import experiment
-from mogul.experiments.split_choice import SplitChoice
-from mogul.experiments.store import Store, difference
-from mogul.experiments.work import Provenance, run_job
+from mogul.lab.experiments.job import Job
+from mogul.lab.experiments.record import Record
+from mogul.lab.experiments.registry import experiment
+from mogul.lab.experiments.split_choice import SplitChoice
+from mogul.lab.experiments.store import Store, difference
+from mogul.lab.experiments.work import Provenance, run_job
 from small_jobs import small, tasks
 
 PROVENANCE = Provenance({}, None)

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from mogul.experiments import synthetic
-from mogul.experiments.synthetic import Row, Slice
+from mogul.lab.experiments import synthetic
+from mogul.lab.experiments.synthetic import Row, Slice
 from mogul.training import Fitted, TrainingConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore:num_inducing should be at most:mogul.errors.MogulWarning")

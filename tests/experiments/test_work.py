@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 import torch
 
+from mogul.comparison.crossval import Training, compare, holdout
 from mogul.data import Scaling
 from mogul.data.grouped import GroupedData
 from mogul.errors import MogulWarning, NumericalError
-from mogul.experiments.baselines import BASELINES, LeastSquares
-from mogul.experiments.comparison import Training, compare, holdout
-from mogul.experiments.job import Job
-from mogul.experiments.record import METRICS, Record
-from mogul.experiments.registry import experiment
-from mogul.experiments.split_choice import SplitChoice
-from mogul.experiments.work import Provenance, run_job
+from mogul.fitted.latent import InferenceConfig
+from mogul.fitted.mixture import FittedMixture
+from mogul.lab.baselines import BASELINES, LeastSquares
+from mogul.lab.experiments.job import Job
+from mogul.lab.experiments.record import METRICS, Record
+from mogul.lab.experiments.registry import experiment
+from mogul.lab.experiments.split_choice import SplitChoice
+from mogul.lab.experiments.work import Provenance, run_job
 from mogul.metrics import score
 from mogul.training import fit
 from mogul.training.held_out import rows_of_some_groups
-from mogul.training.inference import InferenceConfig
-from mogul.training.mixture import FittedMixture
 from mogul.training.run import Run
 from small_jobs import NAMES, small, tasks
 
@@ -210,7 +210,7 @@ def test_rows_with_gaps_can_be_learnt_from() -> None:
 
 
 def test_the_synthetic_experiment_keeps_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mogul.experiments.synthetic.NUM_TRAIN", 20)
+    monkeypatch.setattr("mogul.lab.experiments.synthetic.NUM_TRAIN", 20)
     oracle = next(task for task in tasks(experiment("synthetic"), models=("none",)) if task[0].model == "oracle")
     record = run(*oracle)
     assert record.metrics["mrmse"] == pytest.approx(0.1, rel=0.05)

@@ -10,10 +10,10 @@ import torch
 from gradients import assert_finite_nonzero_gradients
 from mogul import Dataset, TrainingConfig, fit, load
 from mogul.errors import ConfigError, UnknownNameError
+from mogul.means.linear import LinearOutputMean
 from mogul.models import build
+from mogul.models.parts import NoiseName
 from mogul.objective import Analytic, Balanced, Elbo, MonteCarlo, Objective, Predictive
-from mogul.output_mean import LinearOutputMean
-from mogul.plan import NoiseName
 from mogul.prediction import predict
 from mogul.training import NoiseUpdate, Step
 from small_models import NUM_OUTPUTS, NUM_ROWS, SIZES, sizes_of, small_batch, small_model, values_of_level_updates

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mogul import Dataset, TrainingConfig, fit, models
-from mogul.model import Model
+from mogul.models.model import Model
 from mogul.objective import Analytic
 from mogul.priors import IndependentGPs
 from mogul.training import NoiseUpdate

@@ -5,10 +5,10 @@ import copy
 import pytest
 import torch
 
+from mogul.core.moments import Marginals
 from mogul.heads import BayesianMixing, GPMixing, Head, NetMixing, Neural
-from mogul.inputs import Latent, Observed
-from mogul.marginals import Marginals
-from mogul.model import Model
+from mogul.models.inputs import Latent, Observed
+from mogul.models.model import Model
 from mogul.nonlinearities import Quadrature
 from mogul.objective import Analytic, Elbo, MonteCarlo
 from mogul.priors import DeepGPs, IndependentGPs, LinearMean, rbf

@@ -11,13 +11,13 @@ from gradients import assert_finite_nonzero_gradients
 from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit, load
 from mogul.data import Batch
 from mogul.errors import ConfigError
-from mogul.model import Model
+from mogul.fitted.latent import InferenceConfig
 from mogul.models import build
+from mogul.models.model import Model
 from mogul.objective import Analytic, Elbo, MonteCarlo, Predictive
 from mogul.prediction import predict
 from mogul.priors import Sites
 from mogul.training import NoiseUpdate
-from mogul.training.inference import InferenceConfig
 from small_models import NUM_OUTPUTS, NUM_ROWS, small_batch, small_model, values_of_level_updates
 
 NUM_SITES = 3

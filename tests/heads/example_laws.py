@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from draws import normal
+from mogul.core.moments import Marginals
 from mogul.heads import ConstantNoise, GPNoise, GPStudentTNoise, LowRankNoise, NetNoise, Noise, NoiseLaw, StudentTNoise
-from mogul.marginals import Marginals
 from mogul.priors import IndependentGPs, rbf
 from perturbing import perturbed
 

@@ -8,15 +8,15 @@ import torch
 from scipy import stats
 from scipy.special import logsumexp
 
+from mogul.core.joint import Independent, Pooled, ScaledCorrelation
+from mogul.core.scale_mixture import LogScale
 from mogul.errors import ShapeError
 from mogul.heads import NoiseCorrelation
-from mogul.joint import Independent, Pooled, ScaledCorrelation
-from mogul.model import Model
 from mogul.models import build
+from mogul.models.model import Model
 from mogul.prediction import predict
+from mogul.prediction.row_density import HeadDensity
 from mogul.priors import IndependentGPs, randomise
-from mogul.row_density import HeadDensity
-from mogul.scale_mixture import LogScale
 
 LOADINGS = torch.tensor([[0.9, 0.0], [0.8, 0.5], [-0.5, 0.7]], dtype=torch.float64)
 NOISES = ["constant", "gp", "student-t", "gp-student-t"]

@@ -5,11 +5,11 @@ import torch
 
 from draws import normal
 from gradients import assert_finite_nonzero_gradients
+from mogul.core.base_samples import FreshNormals
+from mogul.core.moments import FeatureMoments, Marginals
 from mogul.errors import ConfigError
 from mogul.heads import Features, Identity, Neural
-from mogul.marginals import FeatureMoments, Marginals
 from mogul.nonlinearities import Quadrature, by_name, names
-from mogul.normals import FreshNormals
 
 NUM_POINTS, NUM_LATENTS, NUM_HIDDEN = 2, 2, 3
 NUM_CHUNKS, CHUNK = 100, 10_000

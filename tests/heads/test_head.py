@@ -7,11 +7,11 @@ import torch
 
 from draws import normal
 from gradients import assert_finite_nonzero_gradients
+from mogul.core.base_samples import FreshNormals
+from mogul.core.moments import FeatureMoments, Marginals
 from mogul.errors import ShapeError
 from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity, Neural
-from mogul.marginals import FeatureMoments, Marginals
 from mogul.nonlinearities import by_name
-from mogul.normals import FreshNormals
 
 NUM_POINTS, NUM_LATENTS, NUM_HIDDEN, NUM_OUTPUTS = 2, 2, 3, 2
 NUM_CHUNKS, CHUNK = 100, 10_000

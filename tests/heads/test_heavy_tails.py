@@ -8,8 +8,8 @@ import torch
 from example_laws import NUM_OUTPUTS, OBSERVED, SIGNAL, X, Y, assert_same_law, law_of, make, with_and_without_floor
 from scipy import integrate, stats
 
+from mogul.core.moments import Marginals
 from mogul.heads import StudentTNoise
-from mogul.marginals import Marginals
 
 SURE = Marginals(SIGNAL.mean, torch.zeros_like(SIGNAL.var))
 

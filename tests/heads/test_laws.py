@@ -22,8 +22,8 @@ from example_laws import (
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from mogul.core.moments import Marginals
 from mogul.heads.laws import LogNormalLaw, NormalLaw
-from mogul.marginals import Marginals
 
 NUM_DRAWS = 200_000
 

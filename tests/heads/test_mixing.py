@@ -5,11 +5,11 @@ import torch
 
 from draws import normal
 from gradients import assert_finite_nonzero_gradients
+from mogul.core.base_samples import FreshNormals
+from mogul.core.moments import FeatureMoments
+from mogul.core.pairs import take_apart
 from mogul.errors import ConfigError
 from mogul.heads import BayesianMixing, Mixing
-from mogul.marginals import FeatureMoments
-from mogul.normals import FreshNormals
-from mogul.pairs import take_apart
 
 NUM_POINTS, NUM_FEATURES, NUM_OUTPUTS = 2, 3, 2
 NUM_DRAWS = 1_000_000

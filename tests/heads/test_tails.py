@@ -9,10 +9,10 @@ import torch
 from scipy import integrate, stats
 from scipy.special import gammaln, logsumexp
 
+from mogul.core.moments import Marginals
+from mogul.core.scale_mixture import LogScale
 from mogul.heads.heavy_tails import LogNormalStudentTLaw, StudentTLaw
 from mogul.heads.laws import LogNormalLaw, NormalLaw
-from mogul.marginals import Marginals
-from mogul.scale_mixture import LogScale
 
 SCALES = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 14.0, 20.0, 30.0, 50.0, 100.0, 400.0, 1000.0, 5000.0])
 CENTER = -1.3
@@ -205,5 +205,5 @@ def test_parts_of_a_prediction_are_computed_by_themselves(monkeypatch):
     """However many densities are integrated at once, the result is the same."""
     law, gap = law_of(0.3, 5.0), SCALES
     _, whole = densities(law, gap, 0.1)
-    monkeypatch.setattr("mogul.scale_mixture._AT_ONCE", 3)
+    monkeypatch.setattr("mogul.core.scale_mixture._AT_ONCE", 3)
     np.testing.assert_allclose(densities(law, gap, 0.1)[1], whole, rtol=1e-12)

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
-from mogul.inputs import Observed
-from mogul.model import Model
+from mogul.models.inputs import Observed
+from mogul.models.model import Model
 from mogul.priors import IndependentGPs, randomise
-from mogul.priors.frozen import FrozenAny, FrozenGPs, FrozenRBF, FrozenWarp, freeze_kernel
+from mogul.priors._frozen import FrozenAny, FrozenGPs, FrozenRBF, FrozenWarp, freeze_kernel
 from mogul.priors.kernels import DeepKernel, rbf
 from random_models import NUM_INPUTS, NUM_OUTPUTS, NUM_POINTS, assert_predicts_as, points, random_model, slopes
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mogul.priors import Cholesky, IndependentGPs, rbf
-from mogul.priors.fused import scaled_rbf, whitened_marginals
+from mogul.priors._fused import scaled_rbf, whitened_marginals
 from mogul.priors.solvers import Posterior, update_from
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}

@@ -8,8 +8,8 @@ import torch
 
 from draws import normal
 from gradients import assert_finite_nonzero_gradients
+from mogul.core.base_samples import FreshNormals
 from mogul.errors import ConfigError, MogulWarning, ShapeError
-from mogul.normals import FreshNormals
 from mogul.priors import Cholesky, IndependentGPs, Prior, randomise, rbf
 
 NUM_LATENTS, NUM_INDUCING, NUM_INPUTS = 3, 5, 2

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from mogul.experiments.record import Record
-from mogul.report.experiment_tables import ExperimentTable, experiment_tables, result_line
-from mogul.report.latex import escape, latex
-from mogul.report.markdown import markdown
-from mogul.report.tables import TerminalTable
+from mogul.lab.experiments.record import Record
+from mogul.lab.report.experiment_tables import ExperimentTable, experiment_tables, result_line
+from mogul.lab.report.latex import escape, latex
+from mogul.lab.report.markdown import markdown
+from mogul.lab.report.tables import TerminalTable
 from small_jobs import record
 
 

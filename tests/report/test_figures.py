@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mogul.experiments.synthetic import Slice
-from mogul.report.figures import save_figure, synthetic_figure
+from mogul.lab.experiments.synthetic import Slice
+from mogul.lab.report.figures import save_figure, synthetic_figure
 
 
 @pytest.fixture

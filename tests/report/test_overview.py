@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 from mogul.errors import DataError
-from mogul.experiments.record import Record
-from mogul.report.overview import BEGIN, END, overview, with_overview
-from mogul.report.published import read_published
-from mogul.report.results import results_frame, write_csv
+from mogul.lab.experiments.record import Record
+from mogul.lab.report.overview import BEGIN, END, overview, with_overview
+from mogul.lab.report.published import read_published
+from mogul.lab.report.results import results_frame, write_csv
 from small_jobs import record
 
 ROOT = Path(__file__).parents[2]

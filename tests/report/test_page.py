@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mogul.report import page
-from mogul.report.page import plotly_source, write_report
+from mogul.lab.report import page
+from mogul.lab.report.page import plotly_source, write_report
 from sample_results import KUKA, PAPER, record, write_jobs, write_sample, write_summary
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from mogul.report.figures import write_figures
-from mogul.report.leaderboard import Board, Line, Spread, boards
-from mogul.report.records import PaperFigure, read_paper, read_records
-from mogul.report.result_figures import sweep_figure, table_figure
-from mogul.report.sweeps import Sweep, sweep_of
+from mogul.lab.report.figures import write_figures
+from mogul.lab.report.leaderboard import Board, Line, Spread, boards
+from mogul.lab.report.records import PaperFigure, read_paper, read_records
+from mogul.lab.report.result_figures import sweep_figure, table_figure
+from mogul.lab.report.sweeps import Sweep, sweep_of
 from sample_results import record, write_jobs, write_sample
 
 

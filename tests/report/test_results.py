@@ -6,9 +6,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from mogul.experiments.record import METRICS, Record
-from mogul.report.results import results_frame, timings_frame, write_csv
-from mogul.report.summary import summary_frame
+from mogul.lab.experiments.record import METRICS, Record
+from mogul.lab.report.results import results_frame, timings_frame, write_csv
+from mogul.lab.report.summary import summary_frame
 from small_jobs import record
 
 

@@ -7,8 +7,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from mogul import cli
-from mogul.experiments.synthetic import Row
-from mogul.report.tables import synthetic_table
+from mogul.lab.experiments.synthetic import Row
+from mogul.lab.report.tables import synthetic_table
 
 
 def row(model: str, seed: int = 0, ll: float = 1.0, seconds: float | None = 12.4) -> Row:

@@ -10,14 +10,15 @@ from killing import Killed, kill_after
 from sameness import same_parameters
 
 import mogul
-import mogul.storage
+import mogul.fitted.files
 from mogul import Dataset, TrainingConfig, fit
-from mogul.commands.show import show_file
+from mogul.cli.show import show_file
 from mogul.errors import ConfigError, FitError, MogulWarning
+from mogul.fitted.choice import Choice
+from mogul.objective.updates import NoiseUpdate
 from mogul.training import Fitted, Run, Stopping
-from mogul.training.choice import NOISES, Choice, best_candidate
+from mogul.training.choice import NOISES, best_candidate
 from mogul.training.more import train_more
-from mogul.training.updates import NoiseUpdate
 
 
 @pytest.fixture(scope="module")
@@ -149,9 +150,9 @@ class TestChoice:
             ]
             return {"chosen": choice.chosen.noise, "candidates": tried, "num_held_out": choice.num_held_out}
 
-        plain = mogul.storage.asdict
+        plain = mogul.fitted.files.asdict
         monkeypatch.setattr(
-            "mogul.storage.asdict", lambda each: of_old(each) if isinstance(each, Choice) else plain(each)
+            "mogul.fitted.files.asdict", lambda each: of_old(each) if isinstance(each, Choice) else plain(each)
         )
         auto.save(tmp_path / "m")
         assert mogul.load(tmp_path / "m").choice == auto.choice

@@ -10,7 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel, WhiteKernel
 
 from mogul import Dataset, TrainingConfig, fit
-from mogul.marginals import Marginals
+from mogul.core.moments import Marginals
 from mogul.objective import Analytic, Elbo
 from mogul.priors import IndependentGPs, rbf
 from mogul.training.exact import ExactGP, _Evidence, _Solved, _theta, fit_exact_gp, leave_one_out

@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 
 from mogul.data import Dataset
 from mogul.errors import ConfigError, UnknownNameError
-from mogul.output_mean import LinearOutputMean, ZeroMean
+from mogul.means.linear import LinearOutputMean, ZeroMean
 from mogul.training import Fitted, TrainingConfig, fit
 
 

@@ -10,10 +10,10 @@ import torch
 
 from mogul.data import Dataset, Scaling, Standardiser
 from mogul.errors import DataError
+from mogul.fitted import fitted as fitted_module
 from mogul.metrics import Scores, score
 from mogul.prediction import predict
 from mogul.training import Fitted, TrainingConfig, fit
-from mogul.training import fitted as fitted_module
 
 NEW = np.array([[10.5, -1.0], [12.0, 0.5], [14.0, 2.0]])
 
@@ -235,7 +235,7 @@ def test_rows_in_parts_are_the_rows_at_once(monkeypatch: pytest.MonkeyPatch):
         num_top_inducing=3,
     )
     whole = fitted.predict(x, num_samples=4000)
-    monkeypatch.setattr("mogul.prediction._NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr("mogul.prediction.prediction._NUMBERS_AT_ONCE", 1)
     parts = fitted.predict(x, num_samples=4000)
     assert parts.component_mean.shape == whole.component_mean.shape == (4000, 10, 2)
     np.testing.assert_allclose(parts.mean, whole.mean, atol=0.1)

@@ -13,13 +13,13 @@ from scipy.special import logsumexp
 
 import mogul
 from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit
-from mogul.commands.show import show_file
+from mogul.cli.model_card import card_lines
+from mogul.cli.show import show_file
+from mogul.core.joint import Correlated, Independent, Pooled, ScaleMixture
 from mogul.errors import ConfigError, FitError, MogulWarning, NumericalError
-from mogul.joint import Correlated, Independent, Pooled, ScaleMixture
+from mogul.fitted.mixture import FittedMixture
 from mogul.prediction import Prediction
-from mogul.report.model_card import card_lines
 from mogul.training import Run
-from mogul.training.mixture import FittedMixture
 from mogul.training.more import train_more
 
 CONFIG: dict[str, Any] = {"epochs": 4, "batch_size": 12, "num_starts": 4, "start_epochs": 1, "num_kept": 3}
@@ -243,7 +243,7 @@ class TestRegressor:
 
     def test_a_surrogate_is_of_one_model(self, mixture: FittedMixture) -> None:
         pytest.importorskip("botorch")
-        from mogul.surrogate import Surrogate
+        from mogul.estimators.botorch import Surrogate
 
         with pytest.raises(ConfigError, match="must be of one model; this is a mixture of 3: n-mogp"):
             Surrogate.of(mixture)

@@ -10,12 +10,12 @@ from choosing import CONFIG, HELD_OUT, trained, waves, without_gp_noise
 from sameness import same_parameters
 
 import mogul
-import mogul.storage
+import mogul.fitted.files
 from mogul import Dataset, TrainingConfig, fit
 from mogul.errors import ConfigError, MogulWarning
+from mogul.objective.updates import NoiseUpdate
 from mogul.training import Fitted, Run
 from mogul.training.choice import MODELS, NOISES, best_candidate
-from mogul.training.updates import NoiseUpdate
 
 
 def any_model(model: str, **settings: Any) -> Fitted:

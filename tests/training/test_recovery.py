@@ -10,9 +10,9 @@ import torch
 
 import mogul
 from mogul import Dataset, TrainingConfig, fit
+from mogul.core.moments import Marginals
 from mogul.data import Batch
 from mogul.errors import FitError, MogulWarning, NumericalError
-from mogul.marginals import Marginals
 from mogul.models import build
 from mogul.objective import Analytic
 from mogul.priors import CIQ, Cholesky, with_more_jitter

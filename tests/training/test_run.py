@@ -6,11 +6,11 @@ import math
 import pytest
 import torch
 
+from mogul.core.moments import Marginals
 from mogul.data import Batch
 from mogul.errors import FitError, NumericalError
-from mogul.marginals import Marginals
-from mogul.model import Model
 from mogul.models import build
+from mogul.models.model import Model
 from mogul.objective import Analytic, Elbo, MonteCarlo
 from mogul.training import EpochRecord, NoiseUpdate, Run, TrainingConfig
 

@@ -8,8 +8,8 @@ import torch
 
 from mogul.data import Batch
 from mogul.errors import ConfigError, UnknownNameError
-from mogul.model import Model
 from mogul.models import build
+from mogul.models.model import Model
 from mogul.objective import Analytic, Elbo, MonteCarlo
 from mogul.training import NaturalGradient, NoiseUpdate, Run, Step, TrainingConfig, Update
 from mogul.training.presets import preset

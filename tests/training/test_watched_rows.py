@@ -12,11 +12,12 @@ from sameness import same_parameters
 from scipy.stats import chi2
 
 import mogul
-import mogul.storage
+import mogul.fitted.files
 from mogul import TrainingConfig, fit
+from mogul.data.grouped import group_numbers
 from mogul.errors import ConfigError, DataError
 from mogul.training import Run, Stopping
-from mogul.training.held_out import divided, group_numbers, rows_at_random, rows_of_some_groups
+from mogul.training.held_out import divided, rows_at_random, rows_of_some_groups
 from mogul.training.more import train_more
 
 

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from mogul.cli.compare import app as compare_app
+from mogul.cli.comparing import app as compare_app
 from mogul.cli.data import app as data_app
 from mogul.cli.models import app as models_app
 from mogul.cli.report import report as report_command
 from mogul.cli.reproduce import reproduce as reproduce_command
 from mogul.cli.runner import DEBUG, run
 from mogul.errors import ConfigError
-from mogul.files import require_file, require_folder
+from mogul.storage.atomic import require_file, require_folder
 
 app = typer.Typer(
     help="Multi-output Gaussian processes with neural likelihoods.",
@@ -49,7 +49,7 @@ def demo(
         raise ConfigError(f"--seeds must be at least 1; got {seeds}. Try --seeds 5.")
     require_folder(out)
     require_file(json_file)
-    from mogul.demo import run_demo
+    from mogul.lab.demo import run_demo
 
     run_demo(seeds, out, json_file)
 

@@ -1,99 +1,71 @@
-"""`mogul compare`: a leaderboard that says when a line would do."""
+"""`mogul compare`: models beside least squares and the mean, by cross-validation on a table."""
 
-import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
-
-from mogul.cli.options import (
-    Data,
-    Epochs,
-    Force,
-    Inputs,
-    Json,
-    Objective,
-    Seed,
-    Targets,
-    complete_models,
-    give,
-    require_least,
-    require_new_file,
-    require_seed,
-)
-from mogul.errors import ConfigError
-from mogul.families import is_latent
-from mogul.name_lists import listed
-
-app = typer.Typer()
+from mogul.comparison.crossval import Leaderboard, Training, Trial, compare, folds, group_folds
+from mogul.data.grouped import group_numbers
+from mogul.data.sources.columns import ON_COMMAND_LINE, Columns
+from mogul.data.sources.formats import read_table
+from mogul.objective import ObjectiveName
+from mogul.training.held_out import warn_of_order
 
 
-@app.command()
-def compare(
-    data: Data,
-    targets: Targets,
-    inputs: Inputs = None,
-    models: Annotated[
-        str,
-        typer.Option(
-            help="Models, separated by commas: see mogul models; auto chooses one in each fold.",
-            autocompletion=complete_models,
-        ),
-    ] = "mogp,n-sbgprn",
-    folds: Annotated[int, typer.Option(help="Parts of the rows, each held out once.")] = 5,
-    groups: Annotated[
-        str | None,
-        typer.Option(help="Column of labels, such as runs or days: whole groups are held out together."),
-    ] = None,
-    objective: Objective = "elbo",
-    epochs: Epochs = None,
-    seed: Seed = 0,
-    html: Annotated[Path | None, typer.Option(help="Also write a report, one HTML file, here.")] = None,
-    force: Force = False,
-    json_: Json = False,
-) -> None:
-    """Compare models with least squares and the mean on held-out rows: log likelihood, errors, coverage, time.
+@dataclass(frozen=True)
+class Comparison:
+    """A leaderboard, and all that is needed to get it again."""
 
-    Rows go into folds at random, or whole groups do. It says plainly when least squares is as good as the best.
+    source: str
+    num_rows: int
+    input_names: list[str]
+    output_names: list[str]
+    missing_share: float
+    num_folds: int
+    groups: str | None
+    objective: ObjectiveName
+    epochs: int | None
+    seed: int
+    leaderboard: Leaderboard
 
-    Example: mogul compare jura.csv --targets Cd,Cu,Pb --models mogp,n-sbgprn --folds 5 --html jura.html
-
-    Example: mogul compare arm.csv --targets force,torque --groups run --models mogp,mogp+gprn --folds 3
-    """
-    wanted = listed(targets, "--targets")
-    given = None if inputs is None else listed(inputs, "--inputs")
-    chosen = _observed(listed(models, "--models"))
-    require_least("--folds", folds, 2)
-    require_least("--epochs", epochs, 1)
-    require_seed(seed)
-    if html is not None:
-        require_new_file(html, force, "comparison.html", data)
-    from mogul.commands.compare import compare_file
-    from mogul.experiments.comparison import Training, Trial
-    from mogul.objective import require_objective
-    from mogul.report.comparison import choices, comparison_table, write_page
-
-    def say(split: int, trial: Trial) -> None:
-        if trial.label in chosen:
-            label = trial.label if trial.chosen is None else f"{trial.label} ({trial.chosen})"
-            scores = f"LL {trial.result.scores.ll:.2f} ({trial.seconds:.0f} s)"
-            print(f"fold {split + 1} of {folds}: {label} {scores}", file=sys.stderr)
-
-    training = Training(epochs, seed, objective=require_objective(objective))
-    result = compare_file(data, wanted, given, chosen, folds, training, say, groups)
-    if html is not None:
-        write_page(result, html)
-    failed = [f"{label} failed: {reason}" for label, reason in result.leaderboard.failures.items()]
-    written = [] if html is None else [f"Report: {html}"]
-    lines = [result.leaderboard.verdict, *choices(result), *failed, *written]
-    give(result.to_json(), [comparison_table(result), *lines], json_)
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        settings = {name: value for name, value in vars(self).items() if name != "leaderboard"}
+        return {**settings, "units": "standardised", **self.leaderboard.to_json()}
 
 
-def _observed(models: list[str]) -> list[str]:
-    """Names of models with inputs, each once: those with latent inputs predict something else."""
-    for model in models:
-        if is_latent(model):
-            raise ConfigError(
-                f"--models must have observed inputs, as least squares has; {model} has latent ones. Leave out -lvm."
-            )
-    return list(dict.fromkeys(models))
+def compare_file(
+    path: Path,
+    targets: Sequence[str],
+    inputs: Sequence[str] | None,
+    models: Sequence[str],
+    num_folds: int,
+    training: Training,
+    on_trial: Callable[[int, Trial], None] = lambda split, trial: None,
+    groups: str | None = None,
+) -> Comparison:
+    """Cross-validate models on the columns of a file: every row is held out once, by itself or with its group."""
+    table, columns = read_table(path), Columns(targets, inputs, groups, ON_COMMAND_LINE)
+    labels = columns.labels(table)
+    data = columns.data(table)
+    if labels is None:
+        warn_of_order(data)
+        splits = folds(data.num_rows, num_folds, training.seed)
+    else:
+        numbers = group_numbers(labels, data.num_rows)
+        training = replace(training, groups=numbers)
+        splits = group_folds(numbers, num_folds, training.seed)
+    return Comparison(
+        source=str(path),
+        num_rows=data.num_rows,
+        input_names=data.input_names,
+        output_names=data.output_names,
+        missing_share=data.num_missing / data.y.size,
+        num_folds=num_folds,
+        groups=groups,
+        objective=training.objective,
+        epochs=training.epochs,
+        seed=training.seed,
+        leaderboard=compare(data, models, splits, training, on_trial),
+    )

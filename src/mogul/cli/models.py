@@ -21,6 +21,7 @@ from mogul.cli.options import (
     complete_model,
     give,
     levels,
+    listed,
     print_json,
     require_csv,
     require_least,
@@ -28,8 +29,7 @@ from mogul.cli.options import (
     require_seed,
     require_share,
 )
-from mogul.families import Name, names, require_model
-from mogul.name_lists import listed
+from mogul.models.families import Name, names, require_model
 
 app = typer.Typer()
 STANDARD_OUTPUT = Path("-")
@@ -59,7 +59,7 @@ def models(json_: Json = False) -> None:
         return
     from rich.console import Console
 
-    from mogul.report.families import models_table
+    from mogul.cli.families import models_table
 
     Console().print(models_table())
 
@@ -135,10 +135,10 @@ def fit(
     require_seed(seed)
     require_share("--calibrate", calibrate, ".2")
     require_new_file(out, force, "model.mogul", data)
-    from mogul.commands.fit import fit_file
-    from mogul.experiments.comparison import Training
+    from mogul.cli.fit import fit_file
+    from mogul.cli.fit_lines import fit_lines
+    from mogul.comparison.crossval import Training
     from mogul.objective import require_objective
-    from mogul.report.commands import fit_lines
 
     def say(line: str) -> None:
         print(line, file=sys.stderr)
@@ -178,7 +178,7 @@ def predict(
     if out != STANDARD_OUTPUT:
         require_csv("--out", out)
         require_new_file(out, force, "predictions.csv", data, model)
-    from mogul.commands.predict import predict_file, write_predictions
+    from mogul.cli.predict import predict_file, write_predictions
 
     predictions = predict_file(model, data, given, wanted, seed, coverage)
     if out != STANDARD_OUTPUT:
@@ -209,8 +209,8 @@ def evaluate(
     given = None if inputs is None else listed(inputs, "--inputs")
     wanted = None if targets is None else listed(targets, "--targets")
     require_seed(seed)
-    from mogul.commands.evaluate import evaluate_file
-    from mogul.report.commands import evaluation_tables
+    from mogul.cli.evaluate import evaluate_file
+    from mogul.cli.fit_lines import evaluation_tables
 
     evaluation = evaluate_file(model, data, given, wanted, seed)
     give(evaluation.to_json(), evaluation_tables(evaluation), json_)
@@ -222,8 +222,8 @@ def show(model: ModelFile, json_: Json = False) -> None:
 
     Example: mogul show jura.mogul
     """
-    from mogul.commands.show import show_file
-    from mogul.report.model_card import model_table
+    from mogul.cli.model_card import model_table
+    from mogul.cli.show import show_file
 
     card = show_file(model)
     give(card.to_json(), [model_table(card)], json_)

@@ -1,5 +1,6 @@
 """Arguments that several commands share, and the checks of them that need nothing heavy."""
 
+import csv
 import json
 import math
 import sys
@@ -10,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from mogul.errors import ConfigError
-from mogul.families import AUTO, names
-from mogul.files import require_file
+from mogul.models.families import AUTO, names
+from mogul.storage.atomic import require_file
 
 _MOST_SEED = 2**32 - 1
 
@@ -138,3 +139,15 @@ def give(content: Any, lines: Iterable[Any], as_json: bool) -> None:
     console = Console(highlight=False, markup=False)
     for line in lines:
         console.print(line, soft_wrap=isinstance(line, str))
+
+
+def listed(text: str, option: str) -> list[str]:
+    """Names between commas; a name with a comma goes into double quotes.
+
+    >>> listed('a, "b,c"', "--targets")
+    ['a', 'b,c']
+    """
+    parts = [part.strip() for part in next(csv.reader([text], skipinitialspace=True), [])]
+    if not parts or "" in parts:
+        raise ConfigError(f"{option} must be names separated by commas; got {text!r}. Try {option} a,b.")
+    return parts

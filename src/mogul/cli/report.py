@@ -22,10 +22,10 @@ def report(
 
     Example: mogul report mogul-results --publish results/kuka
     """
-    from mogul.report.experiment_tables import experiment_tables, result_line
-    from mogul.report.published import publish, require_place
-    from mogul.report.tables import TerminalTable
-    from mogul.reproduce import rebuild, where
+    from mogul.lab.report.experiment_tables import experiment_tables, result_line
+    from mogul.lab.report.published import publish, require_place
+    from mogul.lab.report.tables import TerminalTable
+    from mogul.lab.reproduce import rebuild, where
 
     if publish_to is not None:
         require_place(folder, publish_to)

@@ -74,11 +74,11 @@ def reproduce(
         raise ConfigError(f"--jobs must be at least 1; got {jobs}. Try --jobs 2.")
     from joblib import cpu_count
 
-    from mogul.experiments.protocol import require_preset
-    from mogul.experiments.registry import experiment as declared
-    from mogul.experiments.request import Request
-    from mogul.experiments.split_choice import SplitChoice, whole_numbers
-    from mogul.reproduce import reproduce as run
+    from mogul.lab.experiments.protocol import require_preset
+    from mogul.lab.experiments.registry import experiment as declared
+    from mogul.lab.experiments.request import Request
+    from mogul.lab.experiments.split_choice import SplitChoice, whole_numbers
+    from mogul.lab.reproduce import reproduce as run
 
     chosen = declared(experiment)
     checked_preset = require_preset(preset)

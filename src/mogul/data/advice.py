@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float
 
-from mogul.arrays import Array
+from mogul._typing import Array
 from mogul.data.dataset import Dataset, Standardiser
 
 # Beyond this ratio of standard deviations, columns are more likely in the wrong units than in odd ones.

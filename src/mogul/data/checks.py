@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mogul.arrays import Array
+from mogul._typing import Array
 from mogul.errors import DataError, ShapeError
 
 _LARGEST = 1e100

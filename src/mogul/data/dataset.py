@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from jaxtyping import Float
 
-from mogul.arrays import Array, IntArray
+from mogul._typing import Array, IntArray
 from mogul.data.batches import Batch
 from mogul.data.checks import (
     as_matrix,

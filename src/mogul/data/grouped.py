@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from mogul.arrays import IntArray
+from mogul._typing import IntArray
 from mogul.data.dataset import Dataset
 from mogul.data.splits import Split, group_split, random_split
+from mogul.errors import DataError, ShapeError
 
 
 @dataclass(frozen=True)
@@ -46,3 +48,21 @@ class GroupedData:
     def split_by_trajectory(self, test: tuple[int, ...] | None = None) -> tuple[Dataset, Dataset]:
         """Whole groups for training and testing: this asks for generalisation."""
         return self.divide(self.group_split(test))
+
+
+def group_numbers(groups: Any, num_rows: int) -> Int[IntArray, "N"]:
+    """Labels of any kind, one for each row, as numbers in the order in which they first appear.
+
+    >>> group_numbers(["b", "a", "b"], 3)
+    array([0, 1, 0])
+    """
+    labels = np.asarray(groups)
+    if labels.shape != (num_rows,):
+        raise ShapeError(f"groups must be ({num_rows},), a label for each row; got {labels.shape}. Give one each.")
+    numbers, _ = pd.factorize(labels)
+    unlabelled = np.flatnonzero(numbers < 0)
+    if len(unlabelled):
+        raise DataError(
+            f"Each row must have a group; row {unlabelled[0]} has {labels[unlabelled[0]]}. Give it a label of its own."
+        )
+    return numbers.astype(np.int64)

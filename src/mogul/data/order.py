@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.stats import rankdata
 
-from mogul.arrays import Array
+from mogul._typing import Array
 from mogul.data.advice import Finding
 from mogul.data.dataset import Dataset, Standardiser
 

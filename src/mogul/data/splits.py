@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int
 
-from mogul.arrays import IntArray
+from mogul._typing import IntArray
 from mogul.errors import ConfigError, DataError, require_natural
 
 TEST_SHARE_OF_GROUPS = 0.2

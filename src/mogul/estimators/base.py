@@ -10,13 +10,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mogul.arrays import Array
-from mogul.data.containers import FrameKind, as_array
+from mogul._typing import Array
+from mogul.config import TrainingConfig
+from mogul.data.sources.containers import FrameKind, as_array
 from mogul.errors import ConfigError, FileError, require_natural
-from mogul.predictor import FittedPredictor
-from mogul.storage import load_with_extra, save
-from mogul.training.config import TrainingConfig
-from mogul.training.fitted import Fitted
+from mogul.fitted.files import load_with_extra, save
+from mogul.fitted.fitted import Fitted
+from mogul.fitted.predictor import FittedPredictor
 from mogul.training.request import Request
 
 # How many numbers the draws for a part of the rows may hold: some 160 MB in float64.

@@ -11,15 +11,15 @@ from jaxtyping import Float
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from mogul.arrays import Array
+from mogul._typing import Array
+from mogul.config import Precision, TrainingConfig
 from mogul.data.checks import as_matrix, require_columns, require_finite_inputs
-from mogul.data.containers import Outputs, as_array, as_frame, frame_kind, named_dataset
+from mogul.data.sources.containers import Outputs, as_array, as_frame, frame_kind, named_dataset
 from mogul.errors import require_positive
 from mogul.estimators.base import GPEstimator, seed_of
-from mogul.families import Name
+from mogul.fitted.fitted import FittedLatent
+from mogul.models.families import Name
 from mogul.nonlinearities import Nonlinearity
-from mogul.training.config import Precision, TrainingConfig
-from mogul.training.fitted import FittedLatent
 from mogul.training.rows import Rows
 
 

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from mogul.arrays import Array
-from mogul.data.containers import FrameKind, Outputs, as_frame, named_dataset
+from mogul._typing import Array
+from mogul.data.sources.containers import FrameKind, Outputs, as_frame, named_dataset
 from mogul.errors import ConfigError, ShapeError
 from mogul.estimators.base import GPEstimator, seed_of
 from mogul.prediction import Prediction
@@ -54,7 +54,7 @@ class PredictsOutputs(RegressorMixin, GPEstimator):  # type: ignore[misc]  # sci
 
         Not promised: this share at given inputs, or in a part of the input space; for all outputs of a row at once; for
         data that drift. Nor does one set of calibration rows give just this share: over many sets it is the mean. See
-        `mogul.calibration.Calibration`.
+        `mogul.fitted.calibration.Calibration`.
 
         Args:
             X: inputs.

@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from sklearn.utils.validation import check_is_fitted
 
+from mogul.config import Precision, TrainingConfig
 from mogul.data import Dataset
-from mogul.data.containers import Outputs, as_array, copies, named_dataset
+from mogul.data.grouped import group_numbers
+from mogul.data.sources.containers import Outputs, as_array, copies, named_dataset
 from mogul.errors import ConfigError, unknown_name
 from mogul.estimators.base import BUILDING, TRAINING, seed_of
 from mogul.estimators.predictions import Container, PredictsOutputs
-from mogul.families import is_latent
+from mogul.fitted.choice import Choice
+from mogul.fitted.fitted import Fitted
+from mogul.models.families import is_latent
 from mogul.nonlinearities import Nonlinearity
 from mogul.objective import ObjectiveName
-from mogul.training.choice import Choice
-from mogul.training.config import Precision, TrainingConfig
-from mogul.training.fitted import Fitted
-from mogul.training.held_out import group_numbers
 from mogul.training.more import train_more
 from mogul.training.rows import Rows
 from mogul.training.task import MeanChoice
 from mogul.training.validation import is_pair, share_of
 
 if TYPE_CHECKING:
-    import mogul.surrogate
+    import mogul.estimators.botorch
 
 
 class MultiOutputGPRegressor(PredictsOutputs):
@@ -225,7 +225,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         self._keep(train_more(self.fitted_, data, epochs, seed))
         return self
 
-    def to_botorch(self) -> "mogul.surrogate.Surrogate":
+    def to_botorch(self) -> "mogul.estimators.botorch.Surrogate":
         """A BoTorch model for acquisition functions, in the units of training: a frozen copy of what is fitted now.
 
         Its spread is the model's own, without what `calibrate` made of it. There is none of a mixture (`num_kept`).
@@ -235,7 +235,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
             raise ConfigError(
                 'to_botorch needs the package botorch; it is not installed. Run pip install "mogul[botorch]".'
             )
-        from mogul.surrogate import Surrogate
+        from mogul.estimators.botorch import Surrogate
 
         return Surrogate.of(self.fitted_, seed=self._seed)
 

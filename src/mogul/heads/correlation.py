@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from mogul.core.joint import Independent, ScaledCorrelation
 from mogul.errors import ShapeError
 from mogul.heads.laws import NoiseLaw
-from mogul.joint import Independent, ScaledCorrelation
 
 
 class NoiseCorrelation(nn.Module):

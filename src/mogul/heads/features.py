@@ -6,12 +6,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from mogul.core.base_samples import Normals
+from mogul.core.moments import FeatureMoments, Marginals, normal_kl, normal_log_density, standard_normal
+from mogul.core.pairs import selectors
+from mogul.core.posteriors import DiagonalNormal, NormalPosterior, PosteriorName
 from mogul.errors import require_positive
-from mogul.marginals import FeatureMoments, Marginals, normal_kl, normal_log_density, standard_normal
 from mogul.nonlinearities import Nonlinearity
-from mogul.normals import Normals
-from mogul.pairs import selectors
-from mogul.posteriors import DiagonalNormal, NormalPosterior, PosteriorName
 
 
 @runtime_checkable

@@ -7,12 +7,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from mogul.core.moments import Marginals, normal_log_density
+from mogul.core.scale_mixture import LogScale
 from mogul.errors import ConfigError
 from mogul.heads.laws import LogNormalLaw, Nodes, NormalLaw
 from mogul.heads.noise import NOISE_FLOOR, GPNoise, Noise
-from mogul.marginals import Marginals, normal_log_density
 from mogul.priors import IndependentGPs
-from mogul.scale_mixture import LogScale
 
 # The values that λ has in draws, on a grid that is even in log λ: step and range in units of (ν/2)^{-1/2}, the order of
 # its standard deviation. To the left the density falls slowly: outliers of 400 scales are still drawn at ν = 2.

@@ -17,12 +17,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mogul.joint import Independent, ScaleMixture
-from mogul.marginals import Marginals
-from mogul.scale_mixture import LogScale
+from mogul.core.joint import Independent, ScaleMixture
+from mogul.core.moments import Marginals
+from mogul.core.scale_mixture import LogScale
 
 # How many values a log variance that is Normal has in draws of it, by Gauss–Hermite quadrature. Densities do not use
-# these: see `mogul.scale_mixture`.
+# these: see `mogul.core.scale_mixture`.
 _QUADRATURE_ORDER = 10
 
 

@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from mogul.core.joint import Correlated
+from mogul.core.moments import Marginals, normal_log_density
 from mogul.errors import require_positive
 from mogul.heads.laws import NoiseLaw, own_square
 from mogul.heads.noise import NOISE_FLOOR, Noise
-from mogul.joint import Correlated
-from mogul.marginals import Marginals, normal_log_density
 
 
 @dataclass(frozen=True)

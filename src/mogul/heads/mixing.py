@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from mogul.core.base_samples import Normals
+from mogul.core.moments import FeatureMoments, Marginals, normal_kl
+from mogul.core.pairs import selectors, take_apart
+from mogul.core.posteriors import DiagonalNormal, FullNormal, NormalPosterior, PosteriorName, full_normal_kl
 from mogul.errors import require_positive
-from mogul.marginals import FeatureMoments, Marginals, normal_kl
-from mogul.normals import Normals
-from mogul.pairs import selectors, take_apart
-from mogul.posteriors import DiagonalNormal, FullNormal, NormalPosterior, PosteriorName, full_normal_kl
 
 
 @dataclass(frozen=True)

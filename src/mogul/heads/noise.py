@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from mogul.core.moments import Marginals, normal_log_density
+from mogul.core.nets import TanhNet
 from mogul.errors import ConfigError, require_positive
 from mogul.heads.laws import LogNormalLaw, NoiseLaw, NormalLaw
-from mogul.marginals import Marginals, normal_log_density
-from mogul.nets import TanhNet
 from mogul.priors import IndependentGPs
 
 # The least standard deviation of noise that may depend on x, as a share of an output's scale. Recorded values repeat,

@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from mogul.core.base_samples import Normals
+from mogul.core.moments import FeatureMoments, Marginals
+from mogul.core.nets import TanhNet
 from mogul.errors import ShapeError, require_positive
 from mogul.heads.mixing import Matrices
-from mogul.marginals import FeatureMoments, Marginals
-from mogul.nets import TanhNet
-from mogul.normals import Normals
 from mogul.priors import IndependentGPs
 
 Matrix = Float[Tensor, "*T N P H"]

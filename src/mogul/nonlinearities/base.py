@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from jaxtyping import Float
 from torch import Tensor
 
-from mogul import pairs
+from mogul.core import pairs
 
 
 class Nonlinearity(ABC):

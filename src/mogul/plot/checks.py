@@ -7,7 +7,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from scipy.stats import binom
 
-from mogul.arrays import Array
+from mogul._typing import Array
 from mogul.errors import DataError, require_positive
 from mogul.metrics import coverage
 from mogul.plot.style import BLUE, FAINT, GREY, add_legend, axes_or_new

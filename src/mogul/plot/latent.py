@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.collections import EllipseCollection
 from matplotlib.colors import LinearSegmentedColormap
 
-from mogul.arrays import Array
+from mogul._typing import Array
 from mogul.errors import ConfigError, ShapeError
-from mogul.inputs import Latent
+from mogul.fitted.fitted import FittedLatent
+from mogul.models.inputs import Latent
 from mogul.plot.style import BLUE, COLOURS, add_legend, axes_or_new
 from mogul.plot.subjects import column_of, fitted_latent_of
-from mogul.training.fitted import FittedLatent
 
 _GRID = 60
 _SHADES = LinearSegmentedColormap.from_list("shades", ["white", "0.55"])

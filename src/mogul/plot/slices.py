@@ -6,12 +6,12 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from mogul.arrays import Array
+from mogul._typing import Array
 from mogul.data.checks import as_matrix, in_order
 from mogul.errors import ConfigError, ShapeError
+from mogul.fitted.fitted import Fitted
 from mogul.plot.style import add_legend, axes_or_new, draw_band, draw_marks
 from mogul.plot.subjects import column_of, fitted_of
-from mogul.training.fitted import Fitted
 
 
 def slice_through(

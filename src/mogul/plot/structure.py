@@ -7,13 +7,13 @@ from gpytorch.kernels import Kernel
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from mogul.arrays import Array
+from mogul._typing import Array
 from mogul.errors import ConfigError, ShapeError, unknown_name
+from mogul.fitted.fitted import Fitted
 from mogul.plot.style import BLUE, GREY, add_legend, axes_or_new
 from mogul.plot.subjects import fitted_of
 from mogul.prediction import Prediction
 from mogul.priors import DeepGPs, IndependentGPs
-from mogul.training.fitted import Fitted
 
 CorrelationsOf = Literal["outputs", "errors"]
 # More outputs than so many leave no room for numbers in a matrix, and more than so many none for names.

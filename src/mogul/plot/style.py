@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.axes import Axes
 
-from mogul.arrays import Array
+from mogul._typing import Array
 
 # Okabe and Ito's colours, which people with any kind of colour vision tell apart.
 BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"

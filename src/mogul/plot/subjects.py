@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from mogul.arrays import Array
+from mogul._typing import Array
 from mogul.data import Dataset
 from mogul.errors import ConfigError, unknown_name
-from mogul.training.fitted import Fitted, FittedLatent
+from mogul.fitted.fitted import Fitted, FittedLatent
 
 
 def fitted_of(model: Any) -> Fitted:

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from mogul.core.base_samples import Normals
+from mogul.core.moments import Marginals
 from mogul.errors import require_positive
-from mogul.marginals import Marginals
-from mogul.normals import Normals
 from mogul.priors.sparse import IndependentGPs
 
 Layer = Callable[[Tensor, int, torch.Generator], Marginals]

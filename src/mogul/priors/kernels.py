@@ -8,9 +8,9 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from mogul.core.nets import TanhNet
 from mogul.errors import ConfigError
-from mogul.nets import TanhNet
-from mogul.priors.fused import scaled_rbf
+from mogul.priors._fused import scaled_rbf
 
 
 def rbf(num_inputs: int, num_latents: int | None = None, *, ard: bool = True) -> Kernel:

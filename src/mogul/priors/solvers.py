@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mogul.errors import ConfigError, MogulWarning, NumericalError
-from mogul.priors.fused import whitened_marginals
+from mogul.priors._fused import whitened_marginals
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from mogul.core.base_samples import Normals
+from mogul.core.moments import Marginals, standard_normal
+from mogul.core.posteriors import FullNormal, NormalPosterior, PosteriorName, full_normal_kl
 from mogul.errors import ShapeError, require_positive
-from mogul.marginals import Marginals, standard_normal
-from mogul.normals import Normals
-from mogul.posteriors import FullNormal, NormalPosterior, PosteriorName, full_normal_kl
 from mogul.priors.means import Mean, MeanName, mean_by_name
 from mogul.priors.solvers import Cholesky, Posterior, Solver
 

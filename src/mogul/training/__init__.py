@@ -1,13 +1,12 @@
 """Training: exact GPs for few rows, random starts and minibatches for many."""
 
-from mogul.training.blueprint import Blueprint
-from mogul.training.config import TrainingConfig
+from mogul.config import Stopping, TrainingConfig
+from mogul.fitted.blueprint import Blueprint
+from mogul.fitted.fitted import Fitted, FittedLatent
+from mogul.fitted.history import EpochRecord, History
+from mogul.objective.updates import NaturalGradient, NoiseUpdate, Step, Update
 from mogul.training.fit import fit
-from mogul.training.fitted import Fitted, FittedLatent
-from mogul.training.history import EpochRecord, History
 from mogul.training.run import Run
-from mogul.training.stopping import Stopping
-from mogul.training.updates import NaturalGradient, NoiseUpdate, Step, Update
 
 __all__ = [
     "Blueprint",

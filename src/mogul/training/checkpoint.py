@@ -20,9 +20,9 @@ from torch import Tensor
 
 from mogul.data import Dataset
 from mogul.errors import ConfigError, FileError, MogulWarning
-from mogul.files import remove_partials, require_folder
-from mogul.sealed import read_sealed, write_sealed
-from mogul.training.history import EpochRecord
+from mogul.fitted.history import EpochRecord
+from mogul.storage.atomic import remove_partials, require_folder
+from mogul.storage.sealed import read_sealed, write_sealed
 from mogul.training.run import Run
 from mogul.training.starts import Starts
 from mogul.training.state import RunState
@@ -116,7 +116,7 @@ def identity_of(data: Dataset, **settings: Any) -> Plain:
     >>> identity_of(Dataset([[0.0]], [[1.0]]), model="mogp")["model"]
     'mogp'
     """
-    from mogul.plain import encode  # which is about settings of training
+    from mogul.storage.settings import encode  # which is about settings of training
 
     digest = hashlib.sha256()
     for values in (data.x, np.where(np.isnan(data.y), np.nan, data.y)):  # every NaN is the same

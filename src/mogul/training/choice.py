@@ -3,16 +3,13 @@
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, cast
-
-import pandas as pd
+from dataclasses import dataclass, field, replace
+from typing import cast
 
 from mogul.errors import FitError, MogulWarning
-from mogul.plan import FROM_RESIDUALS, NoiseChoice, NoiseName
-
-if TYPE_CHECKING:
-    from mogul.training.fitted import Fitted
+from mogul.fitted.choice import Candidate, Choice
+from mogul.fitted.fitted import Fitted
+from mogul.models.parts import FROM_RESIDUALS, NoiseChoice, NoiseName
 
 # What model="auto" tries: a matrix, one of GPs, a net's, and hidden units besides (docs/defaults.md compares them).
 MODELS: tuple[str, ...] = ("mogp", "gprn", "sbgprn", "n-sbgprn")
@@ -21,57 +18,12 @@ MODELS: tuple[str, ...] = ("mogp", "gprn", "sbgprn", "n-sbgprn")
 NOISES: tuple[NoiseName, ...] = ("gp", "constant", "student-t")
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A model with a kind of noise: the log likelihood of a held-out row in its best epoch, in standardised units.
-
-    `ll` is None where training failed, for the reason given, or ended before any epoch was watched.
-    """
-
-    model: str
-    noise: NoiseChoice
-    ll: float | None = None
-    epochs: int = 0
-    seconds: float = 0.0
-    failure: str | None = None
-
-    @property
-    def pair(self) -> tuple[str, NoiseChoice]:
-        """What tells it from the others."""
-        return self.model, self.noise
-
-    @property
-    def words(self) -> str:
-        """The same for people to read."""
-        return f"{self.model} with {self.noise} noise"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What was tried, in the order of trying, what was kept, and by how many held-out rows.
-
-    Example:
-        >>> tried = Candidate("mogp", "gp", 2.25), Candidate("mogp", "constant", 1.5)
-        >>> choice = Choice(tried[0], tried, num_held_out=20)
-        >>> choice.chosen.noise, choice.frame()["ll"].tolist()
-        ('gp', [2.25, 1.5])
-    """
-
-    chosen: Candidate
-    candidates: tuple[Candidate, ...]
-    num_held_out: int
-
-    def frame(self) -> pd.DataFrame:
-        """One row per candidate."""
-        return pd.DataFrame([asdict(candidate) for candidate in self.candidates])
-
-
 def best_candidate(
-    train: "Callable[[str, NoiseChoice], Fitted]",
+    train: Callable[[str, NoiseChoice], Fitted],
     num_held_out: int,
     models: Sequence[str],
     noises: Sequence[NoiseChoice],
-) -> "Fitted":
+) -> Fitted:
     """The candidate under which held-out rows are likeliest, as training with early stopping left it.
 
     Models are compared under the first noise, then noises of the best model: a sum of trainings and not a product. A
@@ -94,9 +46,9 @@ def best_candidate(
 class _Trials:
     """Candidates one after the other, until Ctrl-C ends it."""
 
-    train: "Callable[[str, NoiseChoice], Fitted]"
+    train: Callable[[str, NoiseChoice], Fitted]
     tried: list[Candidate] = field(default_factory=list)
-    best: "Fitted | None" = None
+    best: Fitted | None = None
     chosen: Candidate | None = None
     error: FitError | None = None
     interrupted: bool = False
@@ -121,7 +73,7 @@ class _Trials:
         else:
             self._compare(fitted, model, noise)
 
-    def _compare(self, fitted: "Fitted", model: str, noise: NoiseChoice) -> None:
+    def _compare(self, fitted: Fitted, model: str, noise: NoiseChoice) -> None:
         history = fitted.history
         seconds = sum(record.seconds for record in history.records)
         noise = cast(NoiseName, fitted.noise_name) if noise == FROM_RESIDUALS else noise  # what they chose

@@ -18,10 +18,10 @@ from jaxtyping import Bool, Float
 from scipy.optimize import minimize
 from torch import Tensor
 
-from mogul.arrays import Array
+from mogul._typing import Array
 from mogul.data import Batch
 from mogul.heads import LowRankNoise, NoiseCorrelation
-from mogul.model import Model
+from mogul.models.model import Model
 from mogul.training.noise_steps import precision_of, signal_of
 
 _MOST_FACTORS = 6

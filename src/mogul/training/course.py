@@ -4,9 +4,9 @@ import warnings
 from collections.abc import Callable
 
 from mogul.errors import MogulWarning
-from mogul.model import Model
+from mogul.fitted.history import EpochRecord
+from mogul.models.model import Model
 from mogul.training.checkpoint import Checkpoint
-from mogul.training.history import EpochRecord
 from mogul.training.progress import TrainingProgress
 from mogul.training.run import Run
 from mogul.training.starts import Starts

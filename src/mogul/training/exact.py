@@ -15,7 +15,7 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
-from mogul.arrays import Array, IntArray
+from mogul._typing import Array, IntArray
 from mogul.errors import NumericalError
 
 # Starts are ranked on so many rows, climb on so many, and the best of them is refined on so many.

@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mogul.arrays import Array, IntArray
+from mogul._typing import Array, IntArray
 from mogul.data import Batch
 from mogul.heads import BayesianMixing, HeavyTailed, Identity, LowRankNoise
-from mogul.model import Model
-from mogul.output_mean import SMALLEST_RESIDUAL, LinearOutputMean
-from mogul.plan import NoiseName
-from mogul.plane import PlaneUncertainty, generalised_least_squares
+from mogul.means.linear import SMALLEST_RESIDUAL, LinearOutputMean
+from mogul.means.plane import PlaneUncertainty, generalised_least_squares
+from mogul.models.model import Model
+from mogul.models.parts import NoiseName
 from mogul.priors import IndependentGPs
 from mogul.training.exact import ExactGP, hyperparameter_spread
 from mogul.training.part_starts import Signal, rank_of, start_parts, widen_posterior

@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 from mogul import models
 from mogul.errors import ConfigError, unknown_name
-from mogul.families import AUTO, is_latent, members, suits
-from mogul.plan import FROM_RESIDUALS, NoiseChoice, NoiseName
+from mogul.models.families import AUTO, is_latent, members, suits
+from mogul.models.parts import FROM_RESIDUALS, NoiseChoice, NoiseName
 from mogul.training.choice import MODELS, NOISES
 
 # Options of `build` that training finds: see `mean` and `TrainingConfig.start`.

@@ -6,15 +6,15 @@ from typing import Any
 
 from jaxtyping import Int
 
-from mogul.arrays import IntArray
+from mogul._typing import IntArray
 from mogul.data import Dataset
-from mogul.data.containers import as_array
-from mogul.data.given import given_data
-from mogul.families import is_latent
-from mogul.model import Model
-from mogul.training.fitted import Fitted
-from mogul.training.held_out import group_numbers
-from mogul.training.history import EpochRecord
+from mogul.data.grouped import group_numbers
+from mogul.data.sources.containers import as_array
+from mogul.data.sources.given import given_data
+from mogul.fitted.fitted import Fitted
+from mogul.fitted.history import EpochRecord
+from mogul.models.families import is_latent
+from mogul.models.model import Model
 from mogul.training.request import SETTINGS, ConfigChoice, Request
 from mogul.training.rows import Rows
 from mogul.training.task import MeanChoice

@@ -2,17 +2,15 @@
 
 import hashlib
 import warnings
-from typing import Any
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Int
 
-from mogul.arrays import IntArray
+from mogul._typing import IntArray
+from mogul.config import Stopping
 from mogul.data import Dataset
 from mogul.data.order import order_advice
-from mogul.errors import ConfigError, DataError, MogulWarning, ShapeError
-from mogul.training.stopping import Stopping
+from mogul.errors import ConfigError, DataError, MogulWarning
 
 # Of the rows, or of the groups, where some must be held out and nobody says how many.
 HELD_OUT_SHARE = 0.2
@@ -79,24 +77,6 @@ def warn_of_order(data: Dataset, stacklevel: int = 2) -> None:
     found = order_advice(data)
     if found is not None:
         warnings.warn(found.message, MogulWarning, stacklevel=stacklevel + 1)
-
-
-def group_numbers(groups: Any, num_rows: int) -> Int[IntArray, "N"]:
-    """Labels of any kind, one for each row, as numbers in the order in which they first appear.
-
-    >>> group_numbers(["b", "a", "b"], 3)
-    array([0, 1, 0])
-    """
-    labels = np.asarray(groups)
-    if labels.shape != (num_rows,):
-        raise ShapeError(f"groups must be ({num_rows},), a label for each row; got {labels.shape}. Give one each.")
-    numbers, _ = pd.factorize(labels)
-    unlabelled = np.flatnonzero(numbers < 0)
-    if len(unlabelled):
-        raise DataError(
-            f"Each row must have a group; row {unlabelled[0]} has {labels[unlabelled[0]]}. Give it a label of its own."
-        )
-    return numbers.astype(np.int64)
 
 
 def rows_of_some_groups(groups: Int[IntArray, "N"], share: float, seed: int) -> Int[IntArray, "W"]:

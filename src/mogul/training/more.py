@@ -7,10 +7,10 @@ import torch
 
 from mogul.data import Dataset
 from mogul.errors import ConfigError
+from mogul.fitted.fitted import Fitted, FittedLatent
+from mogul.fitted.mixture import FittedMixture
 from mogul.training.course import best_trained
-from mogul.training.fitted import Fitted, FittedLatent
 from mogul.training.held_out import divided
-from mogul.training.mixture import FittedMixture
 from mogul.training.run import Run
 from mogul.training.starts import Starts
 

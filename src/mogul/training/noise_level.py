@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mogul.data import Batch
-from mogul.model import Model
+from mogul.models.model import Model
 from mogul.objective import Objective, RowMoments
 
 # Where inner layers or inputs are drawn, so many rows times draws make the level right to a percent; nats that are lost

@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mogul.core.moments import Marginals
 from mogul.data import Batch
-from mogul.marginals import Marginals
-from mogul.model import Model
+from mogul.models.model import Model
 from mogul.priors import IndependentGPs
 from mogul.training.part_starts import set_posterior
 

@@ -12,9 +12,9 @@ from gpytorch.kernels import Kernel
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from mogul.core.moments import FeatureMoments, Marginals
 from mogul.heads import BayesianMixing, CorrelatedMixing, Features, GPMixing, Head, Identity, Mixing, NetMixing, Neural
-from mogul.marginals import FeatureMoments, Marginals
-from mogul.model import Model
+from mogul.models.model import Model
 from mogul.priors import ConstantMean, DeepGPs, DeepKernel, IndependentGPs, Prior, ScaledRBF, kmeans
 
 # The largest M̃F in hidden units, and their biases, by turns: units of one latent function then differ.

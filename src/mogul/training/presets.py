@@ -4,14 +4,13 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
+from mogul.config import Precision, Stopping, TrainingConfig
 from mogul.errors import unknown_name
-from mogul.families import AUTO, Name, is_latent, members, mixture, suits
+from mogul.models.families import AUTO, Name, is_latent, members, mixture, suits
+from mogul.models.parts import FROM_RESIDUALS
 from mogul.objective import Analytic, Expectation, MonteCarlo
-from mogul.plan import FROM_RESIDUALS
+from mogul.objective.updates import NoiseUpdate
 from mogul.training.choice import MODELS
-from mogul.training.config import Precision, TrainingConfig
-from mogul.training.stopping import Stopping
-from mogul.training.updates import NoiseUpdate
 
 PresetName = Literal["default", "paper"]
 

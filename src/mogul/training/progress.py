@@ -5,7 +5,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mogul.training.history import EpochRecord
+from mogul.fitted.history import EpochRecord
 
 
 class TrainingProgress:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 from linear_operator.utils.errors import NanError, NotPSDError
 
+from mogul.config import TrainingConfig
 from mogul.errors import FitError, NumericalError
-from mogul.model import Model
+from mogul.models.model import Model
 from mogul.priors import IndependentGPs, with_more_jitter
-from mogul.training.config import TrainingConfig
 from mogul.training.state import RunState
 
 if TYPE_CHECKING:

@@ -9,19 +9,18 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from mogul.arrays import IntArray
+from mogul._typing import IntArray
+from mogul.config import Stopping, TrainingConfig
 from mogul.data import Dataset
 from mogul.errors import ConfigError, require_positive
-from mogul.families import AUTO, is_latent, members
-from mogul.model import Model
+from mogul.fitted.fitted import Fitted
+from mogul.fitted.history import EpochRecord
+from mogul.models.families import AUTO, is_latent, members
+from mogul.models.model import Model
 from mogul.training.choice import MODELS
-from mogul.training.config import TrainingConfig
-from mogul.training.fitted import Fitted
 from mogul.training.held_out import held_out_share, warn_of_order
-from mogul.training.history import EpochRecord
 from mogul.training.presets import default_model, preset, with_defaults
 from mogul.training.rows import Rows
-from mogul.training.stopping import Stopping
 from mogul.training.task import MeanChoice
 from mogul.training.train import train
 from mogul.training.validation import with_validation

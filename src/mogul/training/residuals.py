@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scipy.optimize import minimize
 from scipy.special import gammaln
 
-from mogul.arrays import Array
+from mogul._typing import Array
 from mogul.training.exact import REFINED_ROWS, ExactGP, fit_exact_gp, leave_one_out
 
 # Log likelihood that Student's t must have over the Normal, with one number more: by chance it is 0 to 1.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from mogul.arrays import IntArray
+from mogul._typing import IntArray
 from mogul.data import Dataset
 from mogul.errors import DataError
 from mogul.training.held_out import HELD_OUT_SHARE, rows_at_random, rows_of_some_groups

@@ -7,18 +7,18 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from mogul.config import Stopping, TrainingConfig
 from mogul.data import Batch
 from mogul.errors import NumericalError
-from mogul.model import Model
+from mogul.fitted.history import EpochRecord
+from mogul.models.model import Model
 from mogul.objective import ElboTerms, objective_by_name
+from mogul.objective.updates import NoiseUpdate, Step
 from mogul.priors import IndependentGPs, Solver
-from mogul.training.config import TrainingConfig
-from mogul.training.history import EpochRecord
 from mogul.training.noise_level import LevelSearch
 from mogul.training.recovery import TROUBLE, Recovery
 from mogul.training.state import RunState, copied_tensors, put_back
-from mogul.training.stopping import Stopping, held_out_score
-from mogul.training.updates import NoiseUpdate, Step
+from mogul.training.stopping import held_out_score
 
 # How many numbers a piece of a step may hold in its largest tensor: 130 MB in float32, several times over. Batches of
 # the usual sizes are one piece.

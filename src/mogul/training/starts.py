@@ -3,9 +3,9 @@
 import warnings
 from collections.abc import Callable
 
+from mogul.config import TrainingConfig
 from mogul.errors import FitError, MogulWarning
-from mogul.training.config import TrainingConfig
-from mogul.training.history import EpochRecord, History
+from mogul.fitted.history import EpochRecord, History
 from mogul.training.run import Run
 
 OnEpoch = Callable[[Run, EpochRecord], None]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mogul.model import Model
+from mogul.models.model import Model
 
 _MODEL, _OPTIMISER, _GENERATOR, _STEP = "model.", "optimiser.", "generator", "step"
 

@@ -13,26 +13,26 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mogul import models
-from mogul.arrays import IntArray
+from mogul._typing import IntArray
+from mogul.config import TrainingConfig
 from mogul.data import Batch, Dataset, Scaling
 from mogul.data.advice import advice
 from mogul.data.checks import require_some_of_each
 from mogul.errors import ConfigError, DataError, MogulWarning, unknown_name
-from mogul.inputs import principal_scores
-from mogul.model import Model
-from mogul.plan import FROM_RESIDUALS
-from mogul.training.blueprint import Blueprint
+from mogul.fitted.blueprint import Blueprint
+from mogul.fitted.fitted import Fitted, FittedLatent
+from mogul.fitted.history import EpochRecord, History
+from mogul.fitted.latent import InferenceConfig
+from mogul.fitted.mixture import FittedMixture
+from mogul.models.inputs import principal_scores
+from mogul.models.model import Model
+from mogul.models.parts import FROM_RESIDUALS
 from mogul.training.checkpoint import Checkpoint, identity_of
-from mogul.training.config import TrainingConfig
 from mogul.training.correlation import correlate
 from mogul.training.course import best_trained
 from mogul.training.exact import CLIMBED_ROWS
 from mogul.training.exact_start import ExactStart
-from mogul.training.fitted import Fitted, FittedLatent
 from mogul.training.held_out import digest_of, divided, warn_of_order
-from mogul.training.history import EpochRecord, History
-from mogul.training.inference import InferenceConfig
-from mogul.training.mixture import FittedMixture
 from mogul.training.noise_steps import alternate
 from mogul.training.run import Run
 from mogul.training.starts import Starts

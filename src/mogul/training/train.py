@@ -10,21 +10,20 @@ from typing import Any
 from jaxtyping import Int
 
 from mogul import models
-from mogul.arrays import IntArray
+from mogul._typing import IntArray
+from mogul.config import Stopping, TrainingConfig
 from mogul.data import Batch, Dataset
 from mogul.errors import ConfigError, MogulWarning
-from mogul.families import AUTO, is_latent
-from mogul.model import Model
+from mogul.fitted.fitted import Fitted
+from mogul.fitted.history import EpochRecord
+from mogul.fitted.mixture import mixture_of
+from mogul.models.families import AUTO, is_latent
+from mogul.models.model import Model
+from mogul.models.parts import FROM_RESIDUALS, VARYING_NOISES, NoiseChoice
 from mogul.objective import Analytic
-from mogul.plan import FROM_RESIDUALS, VARYING_NOISES, NoiseChoice
 from mogul.training.choice import best_candidate
-from mogul.training.config import TrainingConfig
 from mogul.training.field import Field
-from mogul.training.fitted import Fitted
 from mogul.training.held_out import HELD_OUT_SHARE, held_out_share
-from mogul.training.history import EpochRecord
-from mogul.training.mixture import mixture_of
-from mogul.training.stopping import Stopping
 from mogul.training.task import MeanChoice, Task
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from mogul.arrays import IntArray
+from mogul._typing import IntArray
 from mogul.data import Dataset
 from mogul.errors import ConfigError, DataError, ShapeError
 

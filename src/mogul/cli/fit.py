@@ -1,0 +1,220 @@
+"""`mogul fit`: from a table to a model file, with a word on whether it was worth it."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mogul.comparison.crossval import Leaderboard, Split, Training, compare, holdout, require_known_outputs
+from mogul.data import Dataset
+from mogul.data.grouped import group_numbers
+from mogul.data.sources.columns import ON_COMMAND_LINE, Columns
+from mogul.data.sources.formats import read_table
+from mogul.errors import ConfigError, DataError
+from mogul.fitted.choice import Choice
+from mogul.fitted.fitted import Fitted
+from mogul.fitted.mixture import FittedMixture
+from mogul.models.families import AUTO, is_latent
+from mogul.objective import ObjectiveName
+from mogul.training.held_out import HELD_OUT_SHARE, rows_of_some_groups
+
+# With so few rows a second fit is a matter of a minute at most.
+CHECKED_ROWS = 500
+_MIN_CHECKED_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Check:
+    """A second fit, on four fifths of the rows, beside least squares on the rest."""
+
+    held_out_rows: int
+    leaderboard: Leaderboard
+
+
+@dataclass(frozen=True)
+class Course:
+    """How the training of a model went; of those of a mixture each has its own.
+
+    `elbo_per_row` is what training maximised, whichever objective that was; `held_out_ll` is the log likelihood of a
+    held-out row in the best epoch, where some were held out.
+    """
+
+    model: str
+    epochs: int
+    starts: int
+    elbo_per_row: float
+    held_out_ll: float | None
+
+
+@dataclass(frozen=True)
+class FitSummary:
+    """What was fitted, how it went and where it is.
+
+    `num_calibrated` counts the groups that the model is calibrated by: its rows, where there are no groups. `groups` is
+    the column that says which rows belong together. `noise_floor` is the least standard deviation that noise may have,
+    as a share of an output's scale. `noise_factors` counts what outputs share in their noise: 0 where it is not
+    correlated.
+    """
+
+    source: str
+    out: str
+    model: str
+    num_rows: int
+    num_trained: int
+    num_calibrated: int
+    input_names: list[str]
+    output_names: list[str]
+    groups: str | None
+    missing_share: float
+    courses: list[Course]
+    noise: str
+    noise_factors: int
+    noise_floor: float
+    objective: ObjectiveName
+    seconds: float
+    retrained: bool
+    choice: Choice | None
+    check: Check | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self) | {
+            "check": self.check and {"held_out_rows": self.check.held_out_rows, **self.check.leaderboard.to_json()},
+        }
+
+
+def fit_file(
+    path: Path,
+    targets: Sequence[str],
+    inputs: Sequence[str] | None,
+    model: str | None,
+    out: Path,
+    training: Training,
+    *,
+    groups: str | None = None,
+    check: bool | None = None,
+    say: Callable[[str], object] = lambda line: None,
+) -> FitSummary:
+    """Fit the columns of a file and save the model; nothing is written unless all of it went well.
+
+    Args:
+        path: of the table.
+        targets: columns to predict.
+        inputs: columns to predict from; None for all others.
+        model: one of `mogul.models.names()`; None is the default for so many rows, "auto" what held-out rows choose.
+        out: the model file; its folder is made.
+        training: how.
+        groups: a column of labels: rows with the same one are held out together.
+        check: whether to fit once more and compare with least squares; None does so where there are few rows.
+        say: told what goes on after the model is saved.
+    """
+    latent = model is not None and is_latent(model)
+    if latent:
+        _refuse_held_out(str(model), groups, training)
+    table, columns = read_table(path), Columns(targets, inputs, groups, ON_COMMAND_LINE)
+    labels = columns.labels(table)
+    data = columns.data(table, latent=latent)
+    if labels is not None:
+        training = replace(training, groups=group_numbers(labels, data.num_rows))
+    model = model or training.model_for(data)
+    splits = _splits_to_check(data, training, check) if not latent else []
+    started = time.perf_counter()
+    fitted = training.fit(data, model)
+    seconds = time.perf_counter() - started
+    out.parent.mkdir(parents=True, exist_ok=True)
+    fitted.save(out)
+    checked = None
+    if splits and not fitted.history.interrupted:
+        say(f"Saved {out}. Fitting once more, beside least squares, on four fifths of the rows (--no-check does not).")
+        checked = Check(len(splits[0][1]), compare(data, [model], splits, training))
+    return _summary(path, out, data, groups, fitted, training.objective, seconds, checked)
+
+
+def _refuse_held_out(model: str, groups: str | None, training: Training) -> None:
+    """Latent inputs belong to the rows trained on: there are none to predict other rows from."""
+    given = {
+        "--groups": groups is not None,
+        "--noise auto": training.options.get("noise") == AUTO,
+        "--calibrate": training.calibrate is not None,
+    }
+    for option, is_given in given.items():
+        if is_given:
+            raise ConfigError(
+                f"{option} needs a model with observed inputs, of which rows can be held out; got {model}. "
+                "Leave it out."
+            )
+
+
+def _splits_to_check(data: Dataset, training: Training, wanted: bool | None) -> list[Split]:
+    """None if no check is wanted; if nobody asked for one, none where it would be dear or cannot be done."""
+    if wanted is False or (wanted is None and not _MIN_CHECKED_ROWS <= data.num_rows <= CHECKED_ROWS):
+        return []
+    try:
+        splits = _split(data, training)
+        require_known_outputs(data, splits)
+    except (ConfigError, DataError):
+        if wanted:
+            raise
+        return []
+    return splits
+
+
+def _split(data: Dataset, training: Training) -> list[Split]:
+    """A fifth of the rows, or of the groups, held out."""
+    if training.groups is None:
+        ((kept, held_out),) = holdout(data.num_rows, training.seed)
+    else:
+        held_out = rows_of_some_groups(training.groups, HELD_OUT_SHARE, training.seed)
+        kept = np.setdiff1d(np.arange(data.num_rows), held_out)
+    training.on(kept).require_enough(data.rows(kept))
+    return [(kept, held_out)]
+
+
+def _summary(
+    path: Path,
+    out: Path,
+    data: Dataset,
+    groups: str | None,
+    fitted: Fitted,
+    objective: ObjectiveName,
+    seconds: float,
+    check: Check | None,
+) -> FitSummary:
+    courses = [_course(each) for each in (fitted.members if isinstance(fitted, FittedMixture) else [fitted])]
+    assert fitted.history.num_rows is not None  # only files of old do not say
+    return FitSummary(
+        source=str(path),
+        out=str(out),
+        model=fitted.model_name,
+        num_rows=data.num_rows,
+        num_trained=fitted.history.num_rows,
+        num_calibrated=0 if fitted.calibration is None else len(np.unique(fitted.calibration.groups)),
+        input_names=data.input_names,
+        output_names=data.output_names,
+        groups=groups,
+        missing_share=data.num_missing / data.y.size,
+        courses=courses,
+        noise=fitted.noise_name,
+        noise_factors=fitted.noise_factors,
+        noise_floor=fitted.noise_floor,
+        objective=objective,
+        seconds=seconds,
+        retrained=fitted.history.retrained,
+        choice=fitted.choice,
+        check=check,
+    )
+
+
+def _course(fitted: Fitted) -> Course:
+    history = fitted.history
+    assert history.num_rows is not None
+    return Course(
+        model=fitted.model_name,
+        epochs=history.num_epochs,
+        starts=len({record.start for record in history.records}),
+        elbo_per_row=history.elbo[-1] / history.num_rows,
+        held_out_ll=history.held_out,
+    )

@@ -1,0 +1,130 @@
+"""`mogul predict`: what a model file says about the rows of a table."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from mogul._typing import Array
+from mogul.cli.columns import data_of_model, inputs_of_model
+from mogul.comparison.row_scores import predicted_parts
+from mogul.data import Dataset
+from mogul.data.sources.formats import read_table
+from mogul.errors import ConfigError, DataError
+from mogul.fitted.files import load
+from mogul.fitted.fitted import Fitted, FittedLatent
+from mogul.storage.atomic import write_whole
+
+NUM_SAMPLES = 250
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Mean, standard deviation and quantiles of every output at every row, in original units.
+
+    `interval` has the ends of intervals with this `coverage`, if they were asked for.
+    """
+
+    output_names: list[str]
+    levels: list[float]
+    mean: Float[Array, "N P"]
+    std: Float[Array, "N P"]
+    quantiles: Float[Array, "Q N P"]
+    coverage: float | None = None
+    interval: tuple[Float[Array, "N P"], Float[Array, "N P"]] | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """The number N of rows."""
+        return len(self.mean)
+
+    def frame(self) -> pd.DataFrame:
+        """For each output `a` the columns a, a_std, for a level of 0.1 a_q0.1, for intervals a_low and a_high."""
+        columns: list[tuple[str, Array]] = []
+        for place, name in enumerate(self.output_names):
+            columns += [(name, self.mean[:, place]), (f"{name}_std", self.std[:, place])]
+            columns += [
+                (f"{name}_q{level:g}", values[:, place])
+                for level, values in zip(self.levels, self.quantiles, strict=True)
+            ]
+            columns += [(f"{name}_{end}", values[:, place]) for end, values in self._ends()]
+        twice = [name for name, count in Counter(name for name, _ in columns).items() if count > 1]
+        if twice:
+            raise DataError(
+                f"Columns of predictions must have different names; {twice[0]!r} is an output and a part of another. "
+                "Use --json without --out, which keeps them apart."
+            )
+        return pd.DataFrame(dict(columns))
+
+    def to_json(self) -> dict[str, Any]:
+        """Lists by output and part."""
+        return {
+            name: {
+                "mean": self.mean[:, place].tolist(),
+                "std": self.std[:, place].tolist(),
+                "quantiles": {
+                    f"{level:g}": values[:, place].tolist()
+                    for level, values in zip(self.levels, self.quantiles, strict=True)
+                },
+                **{end: values[:, place].tolist() for end, values in self._ends()},
+            }
+            for place, name in enumerate(self.output_names)
+        }
+
+    def _ends(self) -> list[tuple[str, Float[Array, "N P"]]]:
+        return [] if self.interval is None else list(zip(("low", "high"), self.interval, strict=True))
+
+
+def predict_file(
+    model: Path,
+    path: Path,
+    inputs: Sequence[str] | None,
+    levels: Sequence[float],
+    seed: int = 0,
+    coverage: float | None = None,
+) -> Predictions:
+    """Predict every row of a table by a model file."""
+    fitted = load(model)
+    if coverage is not None:
+        fitted.require_calibration().multiplier(coverage)  # or an error before any work
+    data = _rows_to_predict(fitted, path, inputs)
+    means, stds, quantiles = [], [], []
+    for prediction, _ in predicted_parts(fitted, data, NUM_SAMPLES, seed):
+        means.append(prediction.mean)
+        stds.append(prediction.std)
+        quantiles.append(prediction.quantiles(levels) if levels else np.empty((0, *prediction.mean.shape)))
+    return Predictions(
+        fitted.output_names,
+        list(levels),
+        np.concatenate(means),
+        np.concatenate(stds),
+        np.concatenate(quantiles, axis=1),
+        coverage,
+        None if coverage is None else fitted.interval(data.x, coverage),
+    )
+
+
+def write_predictions(predictions: Predictions, out: Path) -> None:
+    """Write a whole CSV file, or none; its folder is made."""
+    frame = predictions.frame()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(out, lambda partial: frame.to_csv(partial, index=False))
+
+
+def _rows_to_predict(fitted: Fitted, path: Path, inputs: Sequence[str] | None) -> Dataset:
+    """Inputs with outputs unknown; for latent inputs, the outputs that are there."""
+    table = read_table(path)
+    if isinstance(fitted, FittedLatent):
+        if inputs is not None:
+            raise ConfigError(
+                f"--inputs must be left out for a model with latent inputs; got {', '.join(inputs)}. "
+                "Give the outputs that are known as columns: the others are filled in."
+            )
+        return data_of_model(fitted, table, None)
+    x = inputs_of_model(fitted, table, inputs)
+    return Dataset(x, np.full((len(x), len(fitted.output_names)), np.nan), check_outputs=False)

@@ -1,0 +1,341 @@
+"""Models, least squares and the mean on the same held-out rows, and whether a line would do."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from mogul._typing import Array, IntArray
+from mogul.comparison.row_scores import RowScores, predicted_parts, row_scores
+from mogul.core.joint import Correlated
+from mogul.data import Dataset, Scaling
+from mogul.errors import ConfigError, DataError, MogulError, NumericalError
+from mogul.fitted.fitted import Fitted
+from mogul.lab.baselines import LeastSquares, normal_prediction
+from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores
+from mogul.objective import ObjectiveName
+from mogul.prediction import Prediction
+from mogul.training.correlation import Scores as ResidualScores
+from mogul.training.correlation import fit_loadings
+from mogul.training.presets import FEW_ROWS
+from mogul.training.request import Request
+from mogul.training.rows import Rows
+
+LEAST_SQUARES, MEAN = "least squares", "mean"
+TIE = 0.05  # nats per row: less is nobody's gain
+
+Split = tuple[IntArray, IntArray]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How each model is trained: a preset, for at most so many epochs if they are given.
+
+    `options` are those of the model; its noise is the default's, where they name none. Where rows have `groups`,
+    some are held out whole, to say how long to train, and rows where something is chosen by them; all are trained
+    on in the end. A share of the rows, or groups, is set aside to `calibrate` by, if it is given. `objective` is
+    what training maximises, where it is not the bound.
+    """
+
+    epochs: int | None = None
+    seed: int = 0
+    preset: str = "default"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    groups: Int[IntArray, "N"] | None = None
+    calibrate: float | None = None
+    objective: ObjectiveName = "elbo"
+
+    def fit(self, data: Dataset, model: str | None) -> Fitted:
+        """The model of this name, trained as `mogul.fit` would; None is the default for so many rows."""
+        return self._request(model).fitted(self._rows(data))
+
+    def model_for(self, data: Dataset) -> str:
+        """The default model for these rows."""
+        request = self._request(None)
+        return request.model_for(request.divided(self._rows(data))[0])
+
+    def require_enough(self, data: Dataset) -> None:
+        """Check that some of these rows, or groups, can be set aside and some watched."""
+        rest, _ = self._request(None).divided(self._rows(data))
+        rest.watched(None, self.seed)
+
+    def _rows(self, data: Dataset) -> Rows:
+        return Rows.of(data, None, self.groups)
+
+    def _request(self, model: str | None) -> Request:
+        settings: dict[str, Any] = {"objective": self.objective}
+        return Request(
+            model=model,
+            preset=self.preset,
+            seed=self.seed,
+            options=self.options,
+            settings=settings if self.epochs is None else settings | {"epochs": self.epochs},
+            calibrate=self.calibrate,
+        )
+
+    def on(self, rows: IntArray) -> "Training":
+        """The same for some of the rows."""
+        return self if self.groups is None else replace(self, groups=self.groups[rows])
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one competitor reached on the held-out rows of one split."""
+
+    label: str
+    seconds: float
+    result: RowScores
+    chosen: str | None = None  # what held-out rows chose, where they did
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the leaderboard: means over splits, in standardised units.
+
+    `behind` is how far the log likelihood of a row is below the best one's, on the same rows. `chosen` says what "auto"
+    chose, and in how many splits.
+    """
+
+    label: str
+    ll: float
+    ll_error: float
+    behind: float
+    behind_error: float
+    mrmse: float
+    crps: float
+    coverage: dict[float, float]
+    seconds: float
+    chosen: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def ties_with_best(self) -> bool:
+        """Whether the best is ahead by no more than a trifle, or no more than one standard error."""
+        return self.behind <= max(TIE, self.behind_error)
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """All competitors, best first, and those that failed with the reason."""
+
+    entries: list[Entry]
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**asdict(self), "verdict": self.verdict}
+
+    def __getitem__(self, label: str) -> Entry:
+        return next(entry for entry in self.entries if entry.label == label)
+
+    @property
+    def verdict(self) -> str:
+        """In a sentence or two, whether anything here is better than a line."""
+        best, line, mean = self.entries[0], self[LEAST_SQUARES], self[MEAN]
+        second = self.entries[1]
+        if best is mean:
+            return f"Nothing here beats the mean: {second.label} is {_gap(second)} behind it."
+        if mean.ties_with_best:
+            return f"Nothing here beats the mean by more than chance: it is {_gap(mean)} behind {best.label}."
+        if best is line:
+            return f"Least squares is the best: {second.label} is {_gap(second)} behind. A line would do."
+        if line.ties_with_best:
+            return f"Least squares is as good as the best: it is {_gap(line)} behind {best.label}. A line would do."
+        return f"{best.label} is the best: least squares is {_gap(line)} behind."
+
+
+def folds(num_rows: int, num_folds: int, seed: int) -> list[Split]:
+    """Rows at random in `num_folds` parts of nearly equal size, each held out once.
+
+    >>> [len(test) for _, test in folds(7, 3, seed=0)]
+    [3, 2, 2]
+    """
+    if not 2 <= num_folds <= num_rows:
+        remedy = f"Try {min(5, num_rows)}." if num_rows > 1 else "Gather more rows."
+        raise ConfigError(
+            f"folds must be at least 2 and at most the number of rows, {num_rows}; got {num_folds}. {remedy}"
+        )
+    parts = np.array_split(np.random.default_rng(seed).permutation(num_rows), num_folds)
+    return [(np.sort(np.concatenate([*parts[:k], *parts[k + 1 :]])), np.sort(parts[k])) for k in range(num_folds)]
+
+
+def group_folds(groups: Int[IntArray, "N"], num_folds: int, seed: int) -> list[Split]:
+    """The same with whole groups: rows of one are held out together.
+
+    >>> [test.tolist() for _, test in group_folds(np.array([0, 1, 1, 2]), 3, seed=0)]
+    [[3], [0], [1, 2]]
+    """
+    known = np.unique(groups)
+    if not 2 <= num_folds <= len(known):
+        remedy = f"Try {min(5, len(known))}." if len(known) > 1 else "Leave groups out to hold out rows."
+        raise ConfigError(
+            f"folds must be at least 2 and at most the number of groups, {len(known)}; got {num_folds}. {remedy}"
+        )
+    parts = [known[held_out] for _, held_out in folds(len(known), num_folds, seed)]
+    return [(np.flatnonzero(~np.isin(groups, part)), np.flatnonzero(np.isin(groups, part))) for part in parts]
+
+
+def holdout(num_rows: int, seed: int) -> list[Split]:
+    """One split, with a fifth of the rows held out."""
+    return folds(num_rows, 5, seed)[:1]
+
+
+def require_known_outputs(data: Dataset, splits: Sequence[Split]) -> None:
+    """Check before any training that all of it can be done: there must be something to learn, and to score."""
+    for number, (train, test) in enumerate(splits, start=1):
+        unknown = np.isnan(data.y[train]).all(axis=0)
+        if unknown.any():
+            raise DataError(
+                f"Each output must have values in training; {data.output_names[unknown.argmax()]!r} has none among the "
+                f"{len(train)} rows of split {number}. Gather more, or leave that output out."
+            )
+        if np.isnan(data.y[test]).all():
+            raise DataError(
+                f"Held-out rows must have known outputs; the {len(test)} of split {number} have none. Take fewer folds."
+            )
+
+
+def compare(
+    data: Dataset,
+    models: Sequence[str],
+    splits: Sequence[Split],
+    training: Training,
+    on_trial: Callable[[int, Trial], None] = lambda split, trial: None,
+) -> Leaderboard:
+    """Fit every model to the training rows of every split, and score it on the held-out rows beside the baselines.
+
+    Args:
+        data: all rows.
+        models: names of models with observed inputs.
+        splits: places of the training and of the held-out rows.
+        training: how; its seed is that of draws, too.
+        on_trial: called after each trial, with the number of its split.
+
+    Example:
+        >>> x = np.linspace(0, 1, 40)[:, None]
+        >>> data = Dataset(x, 3 * x + np.sin(40 * x) / 100)
+        >>> compare(data, ["mogp"], folds(40, 2, seed=0), Training(epochs=2)).verdict[:13]
+        'Least squares'
+    """
+    require_known_outputs(data, splits)
+    trials: dict[str, list[Trial]] = {label: [] for label in (*models, LEAST_SQUARES, MEAN)}
+    failures: dict[str, str] = {}
+    for number, (kept, held_out) in enumerate(splits):
+        for label in trials:
+            if label in failures:
+                continue
+            try:
+                trial = _trial(label, data.rows(kept), data.rows(held_out), training.on(kept))
+            except MogulError as error:
+                if isinstance(error, ValueError):
+                    raise  # of the user's, not of one model's
+                failures[label] = str(error)
+                continue
+            trials[label].append(trial)
+            on_trial(number, trial)
+    scored = np.concatenate([held_out for _, held_out in splits])
+    together = scored if training.groups is None else training.groups[scored]
+    return Leaderboard(_entries([each for label, each in trials.items() if label not in failures], together), failures)
+
+
+def _trial(label: str, train: Dataset, test: Dataset, training: Training) -> Trial:
+    started, chosen = time.perf_counter(), None
+    parts: Iterator[Part]
+    if label == MEAN:
+        parts = iter([(_correlated(partial(_mean_prediction, train), train, test), test.y)])
+    elif label == LEAST_SQUARES:
+        parts = iter([(_correlated(LeastSquares.fit(train).predict, train, test), test.y)])
+    else:
+        fitted = training.fit(train, label)
+        if fitted.history.interrupted:
+            raise KeyboardInterrupt  # what was learnt by then is not to be compared
+        chosen = None if fitted.choice is None else fitted.choice.chosen.words
+        parts = predicted_parts(fitted, test, FEW_OUTER * NUM_INNER, training.seed)
+    seconds = time.perf_counter() - started
+    result = row_scores(parts, Scaling.of(train).outputs)
+    if math.isnan(result.scores.ll):
+        raise NumericalError(f"Predictions must be numbers; some of {label}'s are not. Lower the learning rate.")
+    return Trial(label, seconds, result, chosen)
+
+
+def _correlated(predict: Callable[[Float[Array, "N D"]], Prediction], train: Dataset, test: Dataset) -> Prediction:
+    """With residuals that are correlated across outputs, by the rule that finds the noise of models of few rows.
+
+    Otherwise a model would be ahead of a line for the correlation alone.
+    """
+    prediction = predict(test.x)
+    if train.num_outputs == 1 or train.num_rows > FEW_ROWS:
+        return prediction
+    residual = train.y - predict(train.x).mean
+    scale = np.sqrt(np.maximum(np.nanmean(np.square(residual), axis=0), np.finfo(np.float64).eps))
+    observed = ~np.isnan(residual)
+    z = torch.as_tensor(np.where(observed, residual / scale, 0.0))
+    loadings = fit_loadings(ResidualScores(z, torch.ones_like(z), torch.as_tensor(observed))).numpy()
+    return replace(prediction, joint=Correlated(np.sqrt(prediction.component_var[0, 0])[:, None] * loadings))
+
+
+def _mean_prediction(train: Dataset, x: Float[Array, "N D"]) -> Prediction:
+    """The mean and variance of each output in training, everywhere."""
+    mean = np.broadcast_to(np.nanmean(train.y, axis=0), (len(x), train.num_outputs))
+    return normal_prediction(mean, np.maximum(np.nanvar(train.y, axis=0), np.finfo(np.float64).eps))
+
+
+def _entries(trials: list[list[Trial]], together: Int[IntArray, "N"]) -> list[Entry]:
+    """Best first; differences are taken row by row, which cancels what is hard about a row for all.
+
+    Errors are those of rows drawn together as these labels say: each by itself, or in groups.
+    """
+    rows = [np.concatenate([trial.result.log_density for trial in each]) for each in trials]
+    best = max(rows, key=np.nanmean)
+    entries = []
+    for each, densities in zip(trials, rows, strict=True):
+        scores = [trial.result.scores for trial in each]
+        entries.append(
+            Entry(
+                label=each[0].label,
+                ll=float(np.nanmean(densities)),
+                ll_error=_standard_error(densities, together),
+                behind=float(np.nanmean(best - densities)),
+                behind_error=_standard_error(best - densities, together),
+                mrmse=fmean(score.mrmse for score in scores),
+                crps=fmean(score.crps for score in scores),
+                coverage=_mean_coverage(scores),
+                seconds=sum(trial.seconds for trial in each),
+                chosen=dict(Counter(trial.chosen for trial in each if trial.chosen is not None)),
+            )
+        )
+    return sorted(entries, key=lambda entry: -entry.ll)
+
+
+def _mean_coverage(scores: Sequence[Scores]) -> dict[float, float]:
+    return {level: fmean(score.coverage[level] for score in scores) for level in scores[0].coverage}
+
+
+def _standard_error(values: Float[Array, "N"], together: Int[IntArray, "N"]) -> float:
+    """Of the mean over the rows that are there, where rows of a group tell of each other.
+
+    √(G / (G − 1) · Σ_g (Σ_{n ∈ g} (v_n − v̄))²) / N for G groups of N rows: for groups of one row each, sd / √N. A
+    single group cannot say how much groups differ, and its rows count one by one.
+
+    >>> rows = np.array([1.0, 2.0, 3.0, 4.0])
+    >>> [round(_standard_error(rows, groups), 3) for groups in (np.arange(4), np.array([0, 0, 1, 1]))]
+    [0.645, 1.0]
+    """
+    is_known = ~np.isnan(values)
+    known = values[is_known]
+    if len(known) < 2:
+        return math.inf
+    _, group = np.unique(together[is_known], return_inverse=True)
+    sums = np.bincount(group, known - known.mean()) if group.any() else known - known.mean()
+    return float(np.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()) / len(known))
+
+
+def _gap(entry: Entry) -> str:
+    return f"{entry.behind:.2f} ± {entry.behind_error:.2f} nats per row"

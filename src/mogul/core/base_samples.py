@@ -1,0 +1,91 @@
+"""Standard Normal numbers for draws of whole functions: fresh ones from a generator, or given ones."""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mogul.core.moments import standard_normal
+from mogul.errors import ShapeError
+
+
+@runtime_checkable
+class Normals(Protocol):
+    """Where the randomness of S draws over N points comes from; each call gives numbers that no call gave before."""
+
+    def per_point(self, count: int) -> Float[Tensor, "S *B N K"]:
+        """So many numbers for each point of each draw."""
+        ...
+
+    def shared(self, count: int) -> Float[Tensor, "S *B 1 K"]:
+        """So many numbers for each draw, the same for all its points."""
+        ...
+
+
+@dataclass
+class FreshNormals:
+    """Numbers drawn when they are asked for.
+
+    Args:
+        x: the points of the draws: (N, D), or batches of them that are drawn independently.
+        num_samples: the number S of draws.
+        generator: draws the numbers.
+
+    Example:
+        >>> FreshNormals(torch.zeros(5, 2), 3, torch.Generator()).per_point(4).shape
+        torch.Size([3, 5, 4])
+    """
+
+    x: Float[Tensor, "*B N D"]
+    num_samples: int
+    generator: torch.Generator
+    taken: int = 0  # numbers for each point so far
+
+    def per_point(self, count: int) -> Float[Tensor, "S *B N K"]:
+        """So many numbers for each point of each draw."""
+        return self._draw(self.x.shape[-2], count)
+
+    def shared(self, count: int) -> Float[Tensor, "S *B 1 K"]:
+        """So many numbers for each draw, the same for all its points."""
+        return self._draw(1, count)
+
+    def _draw(self, num_points: int, count: int) -> Tensor:
+        self.taken += count
+        shape = (self.num_samples, *self.x.shape[:-2], num_points, count)
+        return standard_normal(shape, self.generator, like=self.x)
+
+
+@dataclass
+class GivenNormals:
+    """Numbers that a caller holds, dealt out column by column: the same numbers, the same functions.
+
+    What points share is read from the first of them. So draws at points that come first do not depend on those that
+    follow: with a point more, the functions through the others stay as they were.
+
+    Args:
+        numbers: as many columns as the draws take from each point.
+
+    Example:
+        >>> normals = GivenNormals(torch.arange(6.0).reshape(1, 2, 3))
+        >>> normals.per_point(2).tolist(), normals.shared(1).tolist()
+        ([[[0.0, 1.0], [3.0, 4.0]]], [[[2.0]]])
+    """
+
+    numbers: Float[Tensor, "S *B N K"]
+    taken: int = 0
+
+    def per_point(self, count: int) -> Float[Tensor, "S *B N K"]:
+        """The next columns."""
+        first, self.taken = self.taken, self.taken + count
+        if self.taken > self.numbers.shape[-1]:
+            raise ShapeError(
+                f"numbers must have a column for each number of a point; got {self.numbers.shape[-1]} where "
+                f"{self.taken} or more are needed. Count them with FreshNormals."
+            )
+        return self.numbers[..., first : self.taken]
+
+    def shared(self, count: int) -> Float[Tensor, "S *B 1 K"]:
+        """The next columns of the first point."""
+        return self.per_point(count)[..., :1, :]

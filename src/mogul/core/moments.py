@@ -1,0 +1,132 @@
+"""The two kinds of moments that pass between priors, features, mixing and noise."""
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mogul.core.pairs import assemble, take_apart
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """Independent Normals at N points: of L latent GPs, or of P outputs; leading axes *S are draws.
+
+    With a `log_weight`, the first axis holds the components of a mixture with these weights, of which all but the first
+    axis may be draws.
+    """
+
+    mean: Float[Tensor, "*S N K"]
+    var: Float[Tensor, "*S N K"]
+    log_weight: Float[Tensor, "_"] | None = field(default=None, kw_only=True)
+
+    def sample(self, num_samples: int, generator: torch.Generator) -> Float[Tensor, "S N K"]:
+        """`num_samples` draws; marginals that already carry that many leading draws give one each."""
+        mean, var = self.mean, self.var
+        if self.log_weight is not None:
+            return self._chosen(num_samples, generator).sample(num_samples, generator)
+        if mean.dim() == 2:
+            mean, var = mean.expand(num_samples, *mean.shape), var.expand(num_samples, *var.shape)
+        return mean + var.sqrt() * standard_normal(mean.shape, generator, like=mean)
+
+    def pooled(self) -> "Marginals":
+        """Mean and variance over the leading draws as well, by the law of total variance."""
+        if self.mean.dim() == 2:
+            return self
+        mean, var = self.mean.flatten(0, -3), self.var.flatten(0, -3)
+        if self.log_weight is None:
+            return Marginals(mean.mean(0), var.mean(0) + mean.var(0, correction=0))
+        pooled = self.average(mean)
+        return Marginals(pooled, self.average(var + (mean - pooled).square()))
+
+    def repeated(self, times: int) -> "Marginals":
+        """Each component so often, with as much less weight: the same mixture."""
+        assert self.log_weight is not None
+        parts = self.mean, self.var, self.log_weight - math.log(times)
+        mean, var, log_weight = (part.repeat_interleave(times, 0) for part in parts)
+        return Marginals(mean, var, log_weight=log_weight)
+
+    def average(self, each: Float[Tensor, "S *N"]) -> Float[Tensor, "*N"]:
+        """The mean over all components, leading axes flattened, of something that each has."""
+        return each.mean(0) if self.log_weight is None else torch.tensordot(self._log_share(each).exp(), each, 1)
+
+    def log_mean(self, each: Float[Tensor, "S N"]) -> Float[Tensor, "N"]:
+        """The log of the mean over all components of something that each has the log of."""
+        total = torch.logsumexp(self.weighted(each), 0)
+        return total - math.log(len(each)) if self.log_weight is None else total
+
+    def weighted(self, each: Float[Tensor, "S N"]) -> Float[Tensor, "S N"]:
+        """log p + log w of each component, up to a constant."""
+        return each if self.log_weight is None else each + self._log_share(each).unsqueeze(-1)
+
+    def _log_share(self, each: Float[Tensor, "S *N"]) -> Float[Tensor, "S"]:
+        """The log weight of each component, leading axes flattened: draws of one share its weight."""
+        assert self.log_weight is not None
+        num_draws = len(each) // len(self.log_weight)
+        return self.log_weight.repeat_interleave(num_draws) - math.log(num_draws)
+
+    def _chosen(self, num_samples: int, generator: torch.Generator) -> "Marginals":
+        """One component by its weight for each draw and point, of those of the same draw where there are draws."""
+        assert self.log_weight is not None
+        *_, num_points, size = self.mean.shape
+        count = num_samples * num_points
+        chosen = torch.multinomial(self.log_weight.exp(), count, replacement=True, generator=generator)
+        index = chosen.reshape(1, num_samples, num_points, 1).expand(-1, -1, -1, size)
+        shape = (len(self.mean), num_samples, num_points, size)
+        each = [part if part.dim() == 4 else part.unsqueeze(1).expand(shape) for part in (self.mean, self.var)]
+        return Marginals(*(part.gather(0, index)[0] for part in each))
+
+
+@dataclass(frozen=True)
+class FeatureMoments:
+    """Mean and covariance of the H features at N points: variances, and covariances of each pair (`mogul.core.pairs`).
+
+    `pairs` is None where features are independent.
+    """
+
+    mean: Float[Tensor, "*S N H"]
+    var: Float[Tensor, "*S N H"]
+    pairs: Float[Tensor, "*S N Q"] | None = None
+
+    @property
+    def cov(self) -> Float[Tensor, "*S N H H"]:
+        """The covariance as a matrix for each point."""
+        return torch.diag_embed(self.var) if self.pairs is None else assemble(self.var, self.pairs)
+
+    @staticmethod
+    def of_samples(h: Float[Tensor, "S N H"]) -> "FeatureMoments":
+        """Moments of the empirical distribution of S draws.
+
+        A Gaussian expected log likelihood is linear in E h and E hhᵀ, so with these moments it *is* the Monte Carlo
+        average over the draws, at the price of an H × H matrix per point in place of S × P numbers.
+        """
+        mean = h.mean(0)
+        centered = (h - mean).transpose(0, 1)
+        cov = centered.transpose(1, 2) @ centered / len(h)
+        return FeatureMoments(mean, *take_apart(cov))
+
+
+def standard_normal(
+    shape: torch.Size | tuple[int, ...], generator: torch.Generator, like: Tensor
+) -> Float[Tensor, "..."]:
+    """Standard Normal draws of this shape, in the precision and on the device of `like`."""
+    return torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
+
+
+def normal_kl(mean: Float[Tensor, "*S"], log_scale: Float[Tensor, "*S"]) -> Float[Tensor, ""]:
+    """KL of independent Normals N(mean, e^{2·log_scale}) from the unit Normal, summed."""
+    return normal_kl_each(mean, log_scale).sum()
+
+
+def normal_kl_each(mean: Float[Tensor, "*S"], log_scale: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
+    """KL of each of independent Normals N(mean, e^{2·log_scale}) from the unit Normal."""
+    return 0.5 * (mean.square() + torch.exp(2 * log_scale) - 1 - 2 * log_scale)
+
+
+def normal_log_density(weights: Float[Tensor, "*S"], scale: float) -> Float[Tensor, ""]:
+    """Log density of these weights under N(0, scale²), summed, with its constant: log priors must be comparable."""
+    prior = torch.distributions.Normal(0.0, scale)
+    density: Tensor = prior.log_prob(weights)  # type: ignore[no-untyped-call]  # torch's own
+    return density.sum()

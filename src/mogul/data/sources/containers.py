@@ -1,0 +1,113 @@
+"""What people keep their numbers in, on the way in and on the way out."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+
+from mogul._typing import Array, IntArray
+from mogul.data import Dataset
+from mogul.data.checks import as_matrix
+from mogul.errors import ConfigError, DataError, ShapeError
+
+FrameKind = Literal["pandas", "polars"]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Outputs as they were given: a matrix, its column names if it had any, and the container to give back."""
+
+    values: Float[Array, "N P"]
+    names: list[str] | None
+    frame: FrameKind | None
+    single: bool
+
+    @staticmethod
+    def of(y: Any, owner: str) -> "Outputs":
+        """From a frame, an array, a tensor or nested lists; one axis is one output.
+
+        >>> Outputs.of([1.0, 2.0], "an estimator").values.shape
+        (2, 1)
+        """
+        if y is None:
+            raise DataError(f"{owner} requires y to be passed, but the target y is None. Give the outputs as Y.")
+        frame = frame_kind(y)
+        if frame is not None:
+            values, names = as_matrix(y, "Y")
+            return Outputs(np.ascontiguousarray(values), names, frame, single=False)
+        array = as_array(y)
+        single = np.ndim(array) == 1
+        values, _ = as_matrix(array[:, None] if single else array, "Y")
+        return Outputs(np.ascontiguousarray(values), None, None, single)
+
+
+def as_array(values: Any) -> Any:
+    """Tensors and masked arrays as plain arrays, lists as arrays; frames as they are."""
+    if frame_kind(values) is not None:
+        return values
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        return (values.double() if values.is_floating_point() else values).numpy()  # NumPy has no bfloat16
+    if isinstance(values, np.ma.MaskedArray):
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    if hasattr(values, "tocsr"):  # sparse: to be refused by whoever knows how
+        return values
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise ShapeError(
+            "Rows must have the same number of values each; got rows of different lengths. Fill in NaN."
+        ) from None
+
+
+def frame_kind(values: Any) -> FrameKind | None:
+    """Whether these are a DataFrame, and whose."""
+    package = type(values).__module__.partition(".")[0]
+    if not hasattr(values, "columns"):
+        return None
+    return "pandas" if package == "pandas" else "polars" if package == "polars" else None
+
+
+def as_frame(values: Float[Array, "N K"], names: list[str], kind: FrameKind, like: Any = None) -> Any:
+    """A frame with these column names, and the index of `like` where that has one."""
+    if kind == "polars":
+        import polars
+
+        return polars.DataFrame(values, schema=names)
+    index = like.index if frame_kind(like) == "pandas" and len(like) == len(values) else None
+    return pd.DataFrame(values, columns=names, index=index)
+
+
+def named_dataset(x: Float[Array, "N D"] | None, x_names: list[str] | None, y: Outputs) -> Dataset:
+    """A data set with the names that there are."""
+    data = Dataset(x, y.values, check_outputs=False)  # training asks for a value of each; a prediction need not
+    # Not by way of frames: they lay out numbers in another order, and sums would round differently.
+    data.input_names = data.input_names if x_names is None else x_names
+    data.output_names = data.output_names if y.names is None else y.names
+    return data
+
+
+def copies(weights: Any, num_rows: int) -> Int[IntArray, "K"] | None:
+    """Which rows to train on, each as often as its weight says; None where all weights are one.
+
+    A row of weight 2 is two rows with the same values: so weights must be whole numbers.
+
+    >>> copies([1, 0, 2], 3)
+    array([0, 2, 2])
+    """
+    if weights is None:
+        return None
+    values = np.asarray(weights, dtype=np.float64)
+    if values.shape != (num_rows,):
+        raise ShapeError(f"sample_weight must be ({num_rows},), one for each row; got {values.shape}. Give one each.")
+    wrong = values[~((values >= 0) & (values == np.floor(values)) & np.isfinite(values))]
+    if len(wrong):
+        raise ConfigError(
+            f"sample_weight must be whole numbers, 0 or more: how often a row counts; got {wrong[0]}. "
+            "Round them, or leave them out."
+        )
+    if not values.any():
+        raise ConfigError("sample_weight must leave some rows; all weights are zero. Leave it out.")
+    return None if (values == 1).all() else np.repeat(np.arange(num_rows), values.astype(np.int64))

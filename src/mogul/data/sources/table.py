@@ -1,0 +1,183 @@
+"""A table of named columns, as a file holds it, and the numbers that are taken from it."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mogul._typing import Array, IntArray
+from mogul.errors import DataError, ShapeError, as_list
+
+_NAMES_SHOWN, _ROWS_SHOWN, _COLUMNS_SHOWN = 12, 3, 3
+
+
+@dataclass(frozen=True)
+class Word:
+    """A value that is no number, where it is, counting rows from 1, and how many others there are in its column."""
+
+    row: int
+    value: Any
+    others: int
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it.
+
+        >>> Word(1, "1.234,5", 0).remedy
+        'Encode it as numbers, with a point for decimals and no commas'
+        """
+        commas = isinstance(self.value, str) and "," in self.value
+        digits = commas and not math.isnan(_number(self.value.replace(".", "").replace(",", "")))
+        return "Encode it as numbers" + (", with a point for decimals and no commas" if digits else "")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns by name, from a file; they may differ in length until some are taken together.
+
+    Args:
+        source: where it comes from, for messages.
+        columns: anything with one axis, by name.
+        arrays: names that stand for several columns each: the array `X` of a .npz file for X0, X1, …
+        unusable: what else the file holds, and why that is no column.
+
+    Example:
+        >>> table = Table("a file", {"X0": [1, 2], "X1": [3, None], "b": ["4", "5"]}, {"X": ["X0", "X1"]})
+        >>> table.numbers(["X", "b"]).to_numpy()
+        array([[ 1.,  3.,  4.],
+               [ 2., nan,  5.]])
+    """
+
+    source: str
+    columns: Mapping[str, Any]
+    arrays: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unusable: Mapping[str, str] = field(default_factory=dict)
+
+    def expand(self, names: Sequence[str], what: str = "names") -> list[str]:
+        """The columns that these names stand for, each once."""
+        found: list[str] = []
+        for name in names:
+            if name not in self:
+                raise self._unknown(name, what)
+            found += [name] if name in self.columns else self.arrays[name]
+        twice = [name for name, count in Counter(found).items() if count > 1]
+        if twice:
+            raise DataError(f"{what} must name each column once; {twice[0]!r} is there twice. Leave one of them out.")
+        return found
+
+    def numbers(self, names: Sequence[str], what: str = "names") -> pd.DataFrame:
+        """These columns in float64; what is missing is NaN, and anything but a number is refused."""
+        columns = self.expand(names, what)
+        lengths = {name: len(self.columns[name]) for name in columns}
+        first = columns[0]
+        for name, length in lengths.items():
+            if length != lengths[first]:
+                raise ShapeError(
+                    f"Columns must have the same number of rows; {first!r} of {self.source} has {lengths[first]} and "
+                    f"{name!r} {length}. Name those that belong together."
+                )
+        if not lengths[first]:
+            raise ShapeError(f"A table must have at least one row; {self.source} has 0. Give some data.")
+        return pd.DataFrame({name: self._as_float(name) for name in columns})
+
+    def others(self, names: Sequence[str]) -> list[str]:
+        """The columns with as many rows as these, and without them."""
+        taken = dict.fromkeys(self.expand(names))
+        length = len(self.columns[next(iter(taken))])
+        return [name for name, column in self.columns.items() if name not in taken and len(column) == length]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.columns or name in self.arrays
+
+    def first_word(self, name: str) -> Word | None:
+        """The first value of this column that is neither a number nor missing, if there is one."""
+        return self._parsed(name)[1]
+
+    def _as_float(self, name: str) -> Array:
+        values, word = self._parsed(name)
+        if word is not None:
+            raise DataError(
+                f"Columns must be numbers; {name!r} of {self.source} holds {word.value!r} in row "
+                f"{word.row}{_more(word.others, 'such values')}. {word.remedy}, or leave the column out."
+            )
+        return values
+
+    def _parsed(self, name: str) -> tuple[Array, Word | None]:
+        column = pd.Series(self.columns[name])
+        if column.dtype.kind in "fiub":
+            return column.to_numpy(dtype=np.float64, na_value=np.nan), None
+        values = column.map(_number)
+        wrong = np.flatnonzero(values.isna() & column.notna())
+        word = Word(int(wrong[0]) + 1, column.iloc[wrong[0]], len(wrong) - 1) if len(wrong) else None
+        return values.to_numpy(dtype=np.float64), word
+
+    def _unknown(self, name: str, what: str) -> DataError:
+        if name in self.unusable:
+            return DataError(
+                f"{what} must name columns of numbers; {name!r} of {self.source} is none: {self.unusable[name]}. "
+                "Name another."
+            )
+        in_arrays = {column for columns in self.arrays.values() for column in columns}
+        known = [*self.arrays, *(column for column in self.columns if column not in in_arrays)]
+        close = get_close_matches(name, known, n=1)
+        remedy = f"Did you mean {as_list(close)!r}?" if close else "Use one of those."
+        return DataError(f"{what} must name columns of {self.source}; {name!r} is not among {_listed(known)}. {remedy}")
+
+
+def require_complete(x: pd.DataFrame, source: str, option: str = "--inputs") -> None:
+    """Inputs must all be there: the error says in which columns and rows they are not, and what names others."""
+    bad = ~np.isfinite(x.to_numpy())
+    if not bad.any():
+        return
+    places = [
+        f"{name!r} in {_rows(rows)}"
+        for name, column in zip(x.columns, bad.T, strict=True)
+        if len(rows := np.flatnonzero(column))
+    ]
+    more = f" and {len(places) - _COLUMNS_SHOWN} more columns" if len(places) > _COLUMNS_SHOWN else ""
+    raise DataError(
+        f"Inputs must be there and finite; in {source} they are not, counting rows from 1: "
+        f"{'; '.join(places[:_COLUMNS_SHOWN])}{more}. "
+        f"Drop those rows, fill them in, or leave the columns out by {option}."
+    )
+
+
+def require_no_infinity(y: pd.DataFrame, source: str) -> None:
+    """Outputs may be missing, but not infinite."""
+    infinite = np.argwhere(np.isinf(y.to_numpy()))
+    if len(infinite):
+        row, column = infinite[0]
+        raise DataError(
+            f"Outputs must be finite or missing; {y.columns[column]!r} of {source} holds {y.iloc[row, column]} in row "
+            f"{row + 1}. Leave the cell empty where a value is unknown."
+        )
+
+
+def _rows(rows: IntArray) -> str:
+    shown = ", ".join(str(row + 1) for row in rows[:_ROWS_SHOWN])
+    return f"row{'s' if len(rows) > 1 else ''} {shown}" + _more(len(rows) - _ROWS_SHOWN, "rows")
+
+
+def _more(count: int, what: str) -> str:
+    return f" and {count} more {what}" if count > 0 else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(as_list([name]) for name in names[:_NAMES_SHOWN])
+    return f"{shown}, … ({len(names)} in all)" if len(names) > _NAMES_SHOWN else shown
+
+
+def _number(value: Any) -> float:
+    """A number, or NaN for anything else."""
+    if not isinstance(value, str | int | float | Decimal | np.integer | np.floating | np.bool_) or "_" in str(value):
+        return np.nan  # Python takes 1_000 for a number
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return np.nan

@@ -1,0 +1,255 @@
+"""Fitted models in files: one safetensors file with a JSON header, no pickle, whole or not there."""
+
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mogul.data import Batch, Scaling, Standardiser
+from mogul.errors import FileError, MogulError
+from mogul.fitted.blueprint import Blueprint
+from mogul.fitted.calibration import Calibration
+from mogul.fitted.choice import Candidate, Choice
+from mogul.fitted.fitted import Fitted, FittedLatent
+from mogul.fitted.history import EpochRecord, History
+from mogul.fitted.mixture import FittedMixture
+from mogul.fitted.rebuild import Layouts, layouts_of, rebuilt
+from mogul.storage.migrations import choice_of_today
+from mogul.storage.seal import read_header
+from mogul.storage.sealed import read_sealed, write_sealed
+from mogul.storage.settings import decode, encode
+
+Header = dict[str, Any]
+
+_MODEL, _KNOWN_Y, _KNOWN_OBSERVED = "model.", "training.y", "training.observed"
+_MEMBER, _CALIBRATION = "member", "calibration."
+_OF_A_TRAINING = ("held_out", "interrupted", "num_rows", "kept_epochs", "retrained")
+_PACKAGES = ("mogul", "torch", "gpytorch", "linear_operator", "numpy", "scikit-learn", "safetensors")
+
+
+def save(fitted: Fitted, path: str | PathLike[str], extra: Mapping[str, Any] | None = None) -> None:
+    """Write a fitted model to one file, all or nothing.
+
+    Args:
+        fitted: what `fit` returned.
+        path: of the file; what is there is replaced once the new file is complete.
+        extra: plain settings to keep beside the model.
+
+    Example:
+        >>> import mogul, tempfile
+        >>> data = mogul.Dataset([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
+        >>> fitted = mogul.fit(data, model="mogp", config=mogul.TrainingConfig(epochs=2, num_starts=1))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save(fitted, f"{folder}/model.mogul")
+        ...     again = load(f"{folder}/model.mogul")
+        >>> bool((again.predict([[0.5]]).mean == fitted.predict([[0.5]]).mean).all())
+        True
+    """
+    state = fitted.model.state_dict()
+    header = {**_header(fitted, layouts_of(state)), "extra": encode(dict(extra or {}), "extra")}
+    tensors = {_MODEL + name: tensor for name, tensor in state.items()}
+    if isinstance(fitted, FittedLatent):
+        tensors |= {_KNOWN_Y: fitted.training.y, _KNOWN_OBSERVED: fitted.training.observed}
+    for place, member in enumerate(_others(fitted), start=1):
+        tensors |= {f"{_MEMBER}{place}.{name}": tensor for name, tensor in member.model.state_dict().items()}
+    if fitted.calibration is not None:
+        tensors |= {_CALIBRATION + name: torch.as_tensor(part) for name, part in vars(fitted.calibration).items()}
+    write_sealed(Path(path), header, tensors)
+
+
+def load(path: str | PathLike[str]) -> Fitted:
+    """Read a fitted model: it predicts bit for bit what the saved one did. Nothing in a file is ever executed."""
+    return load_with_extra(path)[0]
+
+
+def load_with_extra(path: str | PathLike[str]) -> tuple[Fitted, dict[str, Any]]:
+    """A fitted model, and the plain settings that were kept beside it."""
+    header, tensors = read_sealed(Path(path))
+    with _described_by(header, path):
+        return _fitted(header, tensors), dict(decode(header["extra"]))
+
+
+def describe(path: str | PathLike[str]) -> Header:
+    """The header of a model file, checked: model, options, names, scaling, training, versions, as plain JSON."""
+    return read_header(Path(path))
+
+
+def _header(fitted: Fitted, layouts: Layouts) -> Header:
+    blueprint = fitted.blueprint
+    if blueprint is None:
+        raise FileError(
+            "A model must have a blueprint to be saved; this one has none, so it was not made by fit. "
+            "Fit it with mogul.fit, or give its Fitted a Blueprint."
+        )
+    latent = isinstance(fitted, FittedLatent)
+    return {
+        "kind": "latent" if latent else "observed",
+        "model": blueprint.model,
+        "options": {name: encode(value, name) for name, value in blueprint.options.items()},
+        "num_inputs": blueprint.num_inputs,
+        "num_outputs": blueprint.num_outputs,
+        "precision": blueprint.precision,
+        "config": encode(blueprint.config, "config"),
+        "inference": encode(fitted.inference, "inference") if isinstance(fitted, FittedLatent) else None,
+        "input_names": fitted.input_names,
+        "output_names": fitted.output_names,
+        "scaling": {
+            "inputs": _plain_standardiser(fitted.scaling.inputs),
+            "outputs": _plain_standardiser(fitted.scaling.outputs),
+        },
+        "layouts": layouts,
+        "history": _plain_history(fitted.history),
+        "members": [_plain_member(member, fitted) for member in _others(fitted)],
+        "choice": None if fitted.choice is None else asdict(fitted.choice),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
+    }
+
+
+def _fitted(header: Header, tensors: dict[str, Tensor]) -> Fitted:
+    blueprint = Blueprint(
+        header["model"],
+        {name: decode(value) for name, value in header["options"].items()},
+        header["num_inputs"],
+        header["num_outputs"],
+        header["precision"],
+        decode(header["config"]),
+    )
+    names = header["input_names"], header["output_names"]
+    scaling = Scaling(*(_standardiser(header["scaling"][side]) for side in ("inputs", "outputs")))
+    _require_sizes(blueprint, names, scaling)
+    model = rebuilt(blueprint, _named(tensors, _MODEL), header["layouts"])
+    history = _history(header["history"])
+    if header["kind"] != "latent":
+        best = Fitted(model, scaling, *names, history, blueprint=blueprint)
+        others = [
+            _member(best, plain, _named(tensors, f"{_MEMBER}{place}."))
+            for place, plain in enumerate(header.get("members", []), start=1)
+        ]
+        whole = FittedMixture.of([best, *others]) if others else best
+        calibration = _calibration(_named(tensors, _CALIBRATION), blueprint)
+        return replace(
+            whole, choice=_choice(choice_of_today(header.get("choice"), header["model"])), calibration=calibration
+        )
+    y, observed = tensors[_KNOWN_Y], tensors[_KNOWN_OBSERVED]
+    known = Batch(y.new_zeros(len(y), 0), y, observed, torch.arange(len(y)))
+    return FittedLatent(model, scaling, *names, history, known, decode(header["inference"]), blueprint=blueprint)
+
+
+def _require_sizes(blueprint: Blueprint, names: tuple[list[str], list[str]], scaling: Scaling) -> None:
+    found = [
+        (blueprint.num_inputs, len(names[0]), len(scaling.inputs.shift), len(scaling.inputs.scale)),
+        (blueprint.num_outputs, len(names[1]), len(scaling.outputs.shift), len(scaling.outputs.scale)),
+    ]
+    for sizes in found:
+        if len(set(sizes)) > 1:
+            raise FileError(f"Sizes, names and scaling in a header must agree; got {sizes}. Do not trust this file.")
+
+
+def _plain_standardiser(standardiser: Standardiser) -> dict[str, list[float]]:
+    return {"shift": standardiser.shift.tolist(), "scale": standardiser.scale.tolist()}
+
+
+def _standardiser(plain: dict[str, list[float]]) -> Standardiser:
+    return Standardiser(*(np.array(plain[part], dtype=np.float64) for part in ("shift", "scale")))
+
+
+def _plain_history(history: History) -> Header:
+    """Column by column: names once, not once for each epoch."""
+    records = [asdict(record) for record in history.records]
+    columns = {field.name: [record[field.name] for record in records] for field in fields(EpochRecord)}
+    whole = {name: getattr(history, name) for name in _OF_A_TRAINING}
+    return {"chosen_start": history.chosen_start, **whole, "columns": columns}
+
+
+def _history(plain: Header) -> History:
+    columns = plain["columns"]
+    rows = zip(*columns.values(), strict=True)
+    records = tuple(EpochRecord(**dict(zip(columns, row, strict=True))) for row in rows)
+    whole = {name: plain[name] for name in _OF_A_TRAINING if name in plain}  # files of old have none of them
+    return History(records, plain["chosen_start"], **whole)
+
+
+def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Those whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _others(fitted: Fitted) -> tuple[Fitted, ...]:
+    """Members of a mixture but the best."""
+    return fitted.members[1:] if isinstance(fitted, FittedMixture) else ()
+
+
+def _plain_member(member: Fitted, best: Fitted) -> Header:
+    """What a member of a mixture does not share with the best; starts of one training have a history in common."""
+    assert member.blueprint is not None  # like that of the best
+    shared = member.history.records == best.history.records
+    return {
+        "model": member.blueprint.model,
+        "options": {name: encode(value, name) for name, value in member.blueprint.options.items()},
+        "precision": member.blueprint.precision,
+        "config": encode(member.blueprint.config, "config"),
+        "layouts": layouts_of(member.model.state_dict()),
+        "history": None if shared else _plain_history(member.history),
+        "chosen_start": member.history.chosen_start,
+        "held_out": member.history.held_out,
+    }
+
+
+def _member(best: Fitted, plain: Header, state: dict[str, Tensor]) -> Fitted:
+    """Files of old have mixtures of one model's starts alone, which share its name, its config and its history."""
+    assert best.blueprint is not None
+    blueprint = replace(
+        best.blueprint,
+        model=plain.get("model", best.blueprint.model),
+        options={name: decode(value) for name, value in plain["options"].items()},
+        precision=plain.get("precision", best.blueprint.precision),
+        config=decode(plain["config"]) if "config" in plain else best.blueprint.config,
+    )
+    own = plain.get("history")
+    history = best.history if own is None else _history(own)
+    history = replace(history, chosen_start=plain["chosen_start"], held_out=plain["held_out"])
+    return replace(best, model=rebuilt(blueprint, state, plain["layouts"]), history=history, blueprint=blueprint)
+
+
+def _calibration(tensors: dict[str, Tensor], blueprint: Blueprint) -> Calibration | None:
+    if not tensors:
+        return None
+    parts: dict[str, Any] = {name: tensor.numpy() for name, tensor in tensors.items()}
+    # Files of old do not say by which seed: it was that of training, for all that fit a model and calibrate it.
+    parts["seed"] = int(parts.get("seed", blueprint.config.seed if blueprint.config else 0))
+    calibration = Calibration(**parts)
+    if len(calibration.stretch) != blueprint.num_outputs:
+        raise FileError(
+            f"Calibration must be of the model's {blueprint.num_outputs} outputs; got {len(calibration.stretch)}. "
+            "Do not trust this file."
+        )
+    return calibration
+
+
+def _choice(plain: Header | None) -> Choice | None:
+    if plain is None:
+        return None
+    candidates = tuple(Candidate(**candidate) for candidate in plain["candidates"])
+    return Choice(Candidate(**plain["chosen"]), candidates, plain["num_held_out"])
+
+
+@contextmanager
+def _described_by(header: Header, path: str | PathLike[str]) -> Iterator[None]:
+    """A header that does not describe a model which this version can build is the file's fault."""
+    try:
+        yield
+    except (MogulError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        written_by = header.get("versions")
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        raise FileError(
+            f"A model file must describe a model that mogul {version('mogul')} knows; {path} does not: {reason}. "
+            f"Written with {written_by}: use those versions, or fit the model again."
+        ) from error

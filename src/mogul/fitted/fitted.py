@@ -1,0 +1,296 @@
+"""A fitted model in the user's units."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from mogul._typing import Array
+from mogul.data import Batch, Dataset, Scaling
+from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
+from mogul.data.grouped import group_numbers
+from mogul.errors import ConfigError, require_positive
+from mogul.fitted.blueprint import Blueprint
+from mogul.fitted.calibration import Calibration
+from mogul.fitted.choice import Choice
+from mogul.fitted.history import History
+from mogul.fitted.latent import InferenceConfig, importance_weighted_bound, infer_inputs
+from mogul.fitted.pooled_predictor import PooledPredictor
+from mogul.fitted.predictor import FittedPredictor, Predictor
+from mogul.metrics import FEW_OUTER, NUM_INNER, NUM_OUTER, Scores, score
+from mogul.models.inputs import Latent
+from mogul.models.model import Model
+from mogul.prediction import Prediction, predict
+
+# How many numbers a part of a prediction's mixture may hold: some 160 MB in float64.
+_PART = 20_000_000
+_CALIBRATION_DRAWS = 50
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A trained model with the scaling it was trained under: data in, predictions out, both in original units."""
+
+    model: Model
+    scaling: Scaling
+    input_names: list[str]
+    output_names: list[str]
+    history: History
+    blueprint: Blueprint | None = field(default=None, kw_only=True)  # None: put together by hand, not by `fit`
+    choice: Choice | None = field(default=None, kw_only=True)  # None: there was nothing to choose
+    calibration: Calibration | None = field(default=None, kw_only=True)  # None: predictions are the model's own
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to one file, all or nothing; `mogul.load` reads it."""
+        from mogul.fitted.files import save  # which is about fitted models
+
+        save(self, path)
+
+    def superseded_by(self, retrained: "Fitted") -> "Fitted":
+        """The other one, trained on all rows, with what the rows held out of this one said and chose."""
+        own = self.history
+        history = replace(retrained.history, held_out=own.held_out, kept_epochs=own.kept_epochs, retrained=True)
+        return replace(retrained, history=history, choice=self.choice)
+
+    def predict(self, x: Any, num_samples: int = 100, seed: int = 0) -> Prediction:
+        """The predictive distribution of the outputs at x, as a mixture over `num_samples` draws."""
+        prediction = self._predict(x, num_samples, seed)
+        return prediction if self.calibration is None else prediction.stretched(self.calibration.stretch)
+
+    def _predict(self, x: Any, num_samples: int, seed: int) -> Prediction:
+        generator = torch.Generator().manual_seed(seed)
+        return predict(self.model, self._standardised(x), num_samples, generator).rescaled(self.scaling.outputs)
+
+    def calibrated(self, data: Dataset, groups: Any = None, seed: int = 0) -> "Fitted":
+        """The same model with a spread that fits these rows, and with intervals that cover: see `Calibration`.
+
+        Args:
+            data: rows that had no part in training, not even in saying when to stop.
+            groups: a label for each row, where rows of a group belong together.
+            seed: of the draws that predictions are made of.
+
+        Example:
+            >>> from mogul import TrainingConfig, fit
+            >>> x = np.linspace(0, 1, 30)[:, None]
+            >>> fitted = fit(x, x**2, model="mogp", config=TrainingConfig(epochs=2, num_starts=1))
+            >>> low, high = fitted.calibrated(Dataset(x + 0.01, x**2)).interval([[0.5]], coverage=0.9)
+            >>> bool(low < high)
+            True
+        """
+        own = replace(self, calibration=None)
+        data = data.in_order(self.input_names, self.output_names)
+        numbers = np.arange(data.num_rows) if groups is None else group_numbers(groups, data.num_rows)
+        mean, std = own.predictor(seed=seed).mean_std(data.x)
+        parts = own.predict_parts(data, _CALIBRATION_DRAWS, seed)
+        return replace(self, calibration=Calibration.of(parts, np.abs(data.y - mean) / std, numbers, seed))
+
+    def interval(self, x: Any, coverage: float = 0.9) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Both ends of an interval for each output at x that holds it with this probability: see `Calibration`."""
+        calibration = self.require_calibration()
+        return calibration.interval(*self.predictor(seed=calibration.seed).mean_std(x), coverage)
+
+    def require_calibration(self) -> Calibration:
+        """What calibration found, or an error."""
+        if self.calibration is None:
+            raise ConfigError(
+                "Intervals need rows that training has not seen; this model was not calibrated, or trained on since. "
+                "Fit with calibrate=0.2 (--calibrate .2), or call calibrated(data)."
+            )
+        return self.calibration
+
+    def sample_functions(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
+        """Draws of the noise-free outputs at x, correlated over points: whole functions."""
+        require_positive(num_samples=num_samples)
+        functions = self._functions(x, num_samples, seed)
+        if self.calibration is None:
+            return functions
+        mean = self.predict(x, seed=seed).mean
+        result: Array = mean + self.calibration.stretch * (functions - mean)
+        return result
+
+    def _functions(self, x: Any, num_samples: int, seed: int) -> Float[Array, "S N P"]:
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            draws = self.model.sample_joint(self._standardised(x), num_samples, generator)
+        return self.scaling.outputs.undo(draws.double().cpu().numpy())
+
+    def sample_noise(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
+        """Draws of the outputs' noise at x, for each point by itself."""
+        require_positive(num_samples=num_samples)
+        noise = self._noise(x, num_samples, seed)
+        return noise if self.calibration is None else self.calibration.stretch * noise
+
+    def _noise(self, x: Any, num_samples: int, seed: int) -> Float[Array, "S N P"]:
+        generator = torch.Generator().manual_seed(seed)
+        rows = self._standardised(x)
+        shape = torch.Size([num_samples, len(rows), len(self.output_names)])
+        with torch.no_grad():
+            law, unit = self.model.head.noise.forward(rows, generator), self.model.mean.scale
+            var = (unit.square() * law.draw_var(shape, generator)).expand(shape)
+            joint = self.model.head.joint(law, torch.zeros_like(var), var, unit).rescaled(self.scaling.outputs.scale)
+        std = self.scaling.outputs.scale * np.sqrt(var.double().cpu().numpy())
+        return joint.deviations(std, np.random.default_rng(seed))
+
+    def predictor(self, num_samples: int = 32, seed: int = 0, precision: torch.dtype | None = None) -> FittedPredictor:
+        """A frozen copy for quick predictions at x, in the user's units; draws are for deep models."""
+        predictor = self._predictor(num_samples, seed, precision)
+        stretch = None if self.calibration is None else self.calibration.stretch
+        return FittedPredictor(predictor, self.scaling, self.input_names, stretch)
+
+    def _predictor(self, num_samples: int, seed: int, precision: torch.dtype | None) -> Predictor | PooledPredictor:
+        return Predictor.of(self.model, num_samples, seed, precision)
+
+    def evaluate(
+        self,
+        data: Dataset,
+        *,
+        standardised: bool = False,
+        num_samples: int | None = None,
+        seed: int = 0,
+        nested: bool = False,
+    ) -> Scores:
+        """Scores on test data, in original units or, as in the paper's tables, in standardised ones.
+
+        Args:
+            data: test rows.
+            standardised: whether in standardised units.
+            num_samples: draws that predictions are made of; 250, and the paper's 1,250 for its estimator.
+            seed: of the draws.
+            nested: whether to compute the paper's estimator of the log likelihood too, `Scores.ll_nested`.
+        """
+        if num_samples is None:
+            num_samples = (NUM_OUTER if nested else FEW_OUTER) * NUM_INNER
+        require_positive(num_samples=num_samples)
+        parts = self.predict_parts(data.in_order(self.input_names, self.output_names), num_samples, seed)
+        return score(map(self._in_standard_units, parts) if standardised else parts, nested=nested)
+
+    def _in_standard_units(
+        self, part: tuple[Prediction, Float[Array, "_ _"]]
+    ) -> tuple[Prediction, Float[Array, "_ _"]]:
+        prediction, y = part
+        prediction.require_shape(y)
+        return prediction.standardised(self.scaling.outputs), self.scaling.outputs.apply(y)
+
+    def predict_parts(
+        self, data: Dataset, num_samples: int, seed: int = 0
+    ) -> Iterator[tuple[Prediction, Float[Array, "_ P"]]]:
+        """Predictions of the rows of a data set beside their outputs, in parts that fit into memory."""
+        for number, rows in enumerate(_slices(data, self.num_members * num_samples)):
+            yield self.predict(data.x[rows], num_samples, seed + number), data.y[rows]
+
+    def _standardised(self, x: Any) -> Float[torch.Tensor, "N D"]:
+        matrix, names = as_matrix(in_order(x, self.input_names, "X"), "X")
+        require_columns(matrix, self.input_names, "X")
+        require_finite_inputs(matrix, names)
+        return torch.as_tensor(np.ascontiguousarray(self.scaling.inputs.apply(matrix)), dtype=self._dtype)
+
+    @property
+    def model_name(self) -> str:
+        """What `fit` calls it."""
+        return "a model put together by hand" if self.blueprint is None else self.blueprint.model
+
+    @property
+    def noise_name(self) -> str:
+        """What `fit` calls its noise."""
+        return "constant" if self.blueprint is None else str(self.blueprint.options.get("noise", "constant"))
+
+    @property
+    def noise_factors(self) -> int:
+        """The number of factors that outputs share in their noise; 0 where it is independent, or low-rank by name."""
+        return 0 if self.model.head.correlation is None else self.model.head.correlation.rank
+
+    @property
+    def noise_floor(self) -> float:
+        """The least standard deviation that noise may have, as a share of an output's scale; 0 where there is none."""
+        return float((self.model.head.noise.floor_var.sqrt() * self.model.mean.scale).min())
+
+    @property
+    def num_members(self) -> int:
+        """How many models a prediction is mixed of: so many times the draws asked for are in memory."""
+        return 1
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return next(self.model.parameters()).dtype
+
+
+@dataclass(frozen=True)
+class FittedLatent(Fitted):
+    """A trained model with latent inputs: its inputs are positions in latent space, inferred from outputs."""
+
+    training: Batch
+    inference: InferenceConfig
+
+    @property
+    def latent_means(self) -> Float[Array, "N D"]:
+        """Where the training rows lie in latent space."""
+        return _latent(self.model).mean.detach().double().numpy()
+
+    def infer(self, y: Any, seed: int = 0) -> Latent:
+        """q(X*) of new rows from the outputs that they have; NaN is missing."""
+        return self._infer(self._rows(y), torch.Generator().manual_seed(seed))
+
+    def reconstruct(self, y: Any, num_samples: int = 100, seed: int = 0) -> Prediction:
+        """The predictive distribution of all outputs of new rows, the missing ones too, given those they have."""
+        require_positive(num_samples=num_samples)
+        generator = torch.Generator().manual_seed(seed)  # one for all: x and f must not share their noise
+        with torch.no_grad():
+            draws = self._infer(self._rows(y), generator).marginals().sample(num_samples, generator)
+        return predict(self.model, draws, num_samples, generator).rescaled(self.scaling.outputs)
+
+    def log_evidence_bound(self, y: Any, num_samples: int = 1000, seed: int = 0) -> Float[Array, "N"]:
+        """An importance-weighted lower bound on log p(y) per row, in standardised units."""
+        generator = torch.Generator().manual_seed(seed)
+        rows = self._rows(y)
+        return (
+            importance_weighted_bound(self.model, self._infer(rows, generator), rows, num_samples, generator)
+            .double()
+            .numpy()
+        )
+
+    def predict_parts(
+        self, data: Dataset, num_samples: int, seed: int = 0
+    ) -> Iterator[tuple[Prediction, Float[Array, "_ P"]]]:
+        """The same from the latent inputs that the outputs of each row point to."""
+        for number, rows in enumerate(_slices(data, num_samples)):
+            yield self.reconstruct(data.y[rows], num_samples, seed + number), data.y[rows]
+
+    def evaluate(
+        self,
+        data: Dataset,
+        *,
+        standardised: bool = False,
+        num_samples: int | None = None,
+        seed: int = 0,
+        nested: bool = False,
+    ) -> Scores:
+        """The paper's scores: each row's latent input is inferred from its outputs, then the outputs are scored.
+
+        The log likelihood so measured has seen what it scores; `log_evidence_bound` bounds log p(y) itself.
+        """
+        known = data.without_inputs()
+        return super().evaluate(known, standardised=standardised, num_samples=num_samples, seed=seed, nested=nested)
+
+    def _infer(self, rows: Batch, generator: torch.Generator) -> Latent:
+        with torch.enable_grad():
+            return infer_inputs(self.model, self.training, rows, self.inference, generator)
+
+    def _rows(self, y: Any) -> Batch:
+        matrix, _ = as_matrix(in_order(y, self.output_names, "Y"), "Y")
+        require_columns(matrix, self.output_names, "Y")
+        return self.scaling.batch(Dataset(None, matrix, check_outputs=False), self._dtype)
+
+
+def _latent(model: Model) -> Latent:
+    assert isinstance(model.inputs, Latent)
+    return model.inputs
+
+
+def _slices(data: Dataset, num_samples: int) -> Iterator[slice]:
+    step = max(1, _PART // (num_samples * data.num_outputs))
+    for first in range(0, data.num_rows, step):
+        yield slice(first, first + step)

@@ -1,0 +1,132 @@
+"""Latent inputs of new rows: everything else frozen, q(X*) fitted."""
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mogul.core.moments import Marginals
+from mogul.data import Batch
+from mogul.errors import ConfigError, require_positive
+from mogul.models.inputs import Latent
+from mogul.models.model import Model
+from mogul.objective import Analytic, Expectation, row_log_likelihood
+
+# How many numbers a part may hold in its largest tensor: 130 MB in float32.
+_NUMBERS_AT_ONCE = 2**25
+
+
+@dataclass(frozen=True)
+class InferenceConfig:
+    """How q(X*) is fitted.
+
+    Args:
+        steps: full-batch steps of Adam, row by row independent.
+        learning_rate: Adam's, falling to zero along a cosine.
+        expectation: as in training.
+    """
+
+    steps: int = 300
+    learning_rate: float = 0.05
+    expectation: Expectation = field(default_factory=Analytic)
+
+    def __post_init__(self) -> None:
+        require_positive(steps=self.steps)
+
+
+def infer_inputs(
+    model: Model,
+    known: Batch,
+    new: Batch,
+    config: InferenceConfig,
+    generator: torch.Generator,
+) -> Latent:
+    """q(X*) of new rows, by maximising their ELBO with everything but q(X*) frozen (appendix, Unsupervised Learning).
+
+    Each row starts at the latent mean of the training row nearest to it in the outputs that both have observed.
+
+    Args:
+        model: a trained model with latent inputs.
+        known: the training rows.
+        new: the new rows; what they miss is left out.
+        config: how to fit.
+        generator: draws.
+    """
+    trained = model.inputs
+    if not isinstance(trained, Latent):
+        raise ConfigError("The model must have latent inputs; this one's are observed. Fit an '-lvm' model.")
+    nearest = nearest_rows(known, new)
+    scale = torch.exp(trained.log_scale.detach()).mean().item()
+    latent = Latent(trained.mean.detach()[nearest], scale=scale)
+    optimiser = torch.optim.Adam(latent.parameters(), lr=config.learning_rate)
+    frozen = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in frozen:
+        parameter.requires_grad_(False)
+    try:
+        for step in range(config.steps):
+            share = 0.5 * (1 + math.cos(math.pi * step / config.steps))
+            optimiser.param_groups[0]["lr"] = config.learning_rate * share
+            optimiser.zero_grad()
+            row_bounds(model, latent, new, config.expectation, generator).sum().neg().backward()  # type: ignore[no-untyped-call]  # torch's own
+            optimiser.step()
+    finally:
+        for parameter in frozen:
+            parameter.requires_grad_(True)
+    return latent
+
+
+def row_bounds(
+    model: Model, latent: Latent, batch: Batch, expectation: Expectation, generator: torch.Generator
+) -> Float[Tensor, "N"]:
+    """ELL − KL of each row: its share of the ELBO."""
+    x = latent.draw(batch, generator)
+    signal = expectation.signal(model, x, generator)
+    return row_log_likelihood(model, batch, signal, model.head.noise(x, generator)) - latent.kl(batch)
+
+
+@torch.no_grad()
+def importance_weighted_bound(
+    model: Model, latent: Latent, batch: Batch, num_samples: int, generator: torch.Generator
+) -> Float[Tensor, "N"]:
+    """log (1/S) Σ p(y | x_s, f_s) p(x_s)/q(x_s) per row: at least the ELBO's row in expectation, and tighter with S."""
+    q = latent.marginals()
+    rows_at_once = max(1, _NUMBERS_AT_ONCE // model.numbers_per_row(num_samples, drawn_inputs=True))
+    parts = torch.arange(len(batch)).split(rows_at_once)  # type: ignore[no-untyped-call]  # torch's own
+    each = [
+        _weighted_bound(model, Marginals(q.mean[rows], q.var[rows]), batch.rows(rows), num_samples, generator)
+        for rows in parts
+    ]
+    return torch.cat(each)
+
+
+def _weighted_bound(
+    model: Model, q: Marginals, batch: Batch, num_samples: int, generator: torch.Generator
+) -> Float[Tensor, "N"]:
+    x = q.sample(num_samples, generator)
+    f = model.prior(x, num_samples, generator).sample(num_samples, generator)
+    signal = model.head.given_f(f, x, generator)
+    # Latent inputs have no plane to take away: y is in the units of the head.
+    log_likelihood = model.head.noise(x, generator).log_density(batch.y, batch.observed, signal)
+    zero, one = torch.zeros_like(q.mean), torch.ones_like(q.var)
+    log_weight = (_log_normal(x, zero, one) - _log_normal(x, q.mean, q.var)).sum(-1)
+    return torch.logsumexp(log_likelihood + log_weight, dim=0) - math.log(num_samples)
+
+
+def nearest_rows(known: Batch, new: Batch, rows_at_once: int = 1000) -> Tensor:
+    """For each new row the known row with the least mean squared difference over the outputs that both observe."""
+    found = []
+    seen = known.observed.to(known.y)
+    for first in range(0, len(new), rows_at_once):
+        y, observed = new.y[first : first + rows_at_once], new.observed[first : first + rows_at_once].to(known.y)
+        # Σ o o′ (y − y′)², expanded; a missing output is stored as zero.
+        distance = (y.square() * observed) @ seen.T - 2 * y @ known.y.T + observed @ known.y.square().T
+        shared = observed @ seen.T
+        mean_distance = torch.where(shared > 0, distance / shared.clamp_min(1), math.inf)
+        found.append(mean_distance.argmin(dim=1))
+    return torch.cat(found)
+
+
+def _log_normal(y: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+    return -0.5 * (math.log(2 * math.pi) + var.log() + (y - mean).square() / var)

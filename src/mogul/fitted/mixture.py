@@ -1,0 +1,127 @@
+"""Several starts of a model, or several models, kept together: the mixture of what each of them says."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from mogul._typing import Array
+from mogul.errors import FitError, MogulWarning
+from mogul.fitted.fitted import Fitted
+from mogul.fitted.pooled_predictor import PooledPredictor
+from mogul.fitted.predictor import Predictor
+from mogul.models.families import mixture
+from mogul.prediction import Prediction
+
+
+@dataclass(frozen=True)
+class FittedMixture(Fitted):
+    """The best starts of a training, best first, or several models, with equal weights; `model` is the first of them.
+
+    A prediction with S draws has S components of each member. Weights are equal since each start was trained on the
+    same objective, and what they are worth can hardly be told apart: weights by held-out density, a product over rows,
+    would give all of it to one start, and that is to choose and not to mix.
+    """
+
+    members: tuple[Fitted, ...]
+
+    @staticmethod
+    def of(members: Sequence[Fitted]) -> "FittedMixture":
+        """Of models trained on the same rows under the same scaling; those of a mixture among them count one by one."""
+        best = members[0]
+        names = best.input_names, best.output_names
+        each = [
+            one for member in members for one in (member.members if isinstance(member, FittedMixture) else [member])
+        ]
+        return FittedMixture(best.model, best.scaling, *names, best.history, tuple(each), blueprint=best.blueprint)
+
+    def superseded_by(self, retrained: Fitted) -> Fitted:
+        """The other one, each of its members retrained."""
+        whole = super().superseded_by(retrained)
+        if not isinstance(whole, FittedMixture):
+            return whole
+        each = [replace(member, history=replace(member.history, retrained=True)) for member in whole.members]
+        return replace(whole, members=tuple(each))
+
+    @property
+    def model_name(self) -> str:
+        """Of each model that is in it."""
+        return mixture(dict.fromkeys(member.model_name for member in self.members))
+
+    @property
+    def noise_name(self) -> str:
+        """Of each kind that is in it."""
+        return ", ".join(dict.fromkeys(member.noise_name for member in self.members))
+
+    @property
+    def noise_factors(self) -> int:
+        """The most that a member has."""
+        return max(member.noise_factors for member in self.members)
+
+    @property
+    def noise_floor(self) -> float:
+        """The least of its members'."""
+        return min(member.noise_floor for member in self.members)
+
+    @property
+    def num_members(self) -> int:
+        """The number K of models that were kept."""
+        return len(self.members)
+
+    def _predict(self, x: Any, num_samples: int, seed: int) -> Prediction:
+        return Prediction.pooled([member.predict(x, num_samples, seed) for member in self.members])
+
+    def _functions(self, x: Any, num_samples: int, seed: int) -> Float[Array, "S N P"]:
+        return self._by_member([member.sample_functions(x, num_samples, seed) for member in self.members], seed)
+
+    def _noise(self, x: Any, num_samples: int, seed: int) -> Float[Array, "S N P"]:
+        return self._by_member([member.sample_noise(x, num_samples, seed) for member in self.members], seed)
+
+    def _by_member(self, draws: list[Float[Array, "S N P"]], seed: int) -> Float[Array, "S N P"]:
+        """Each draw from a member at random: for the same seed the same one, be it of functions or of noise."""
+        num_samples = len(draws[0])
+        chosen = np.random.default_rng(seed).integers(len(draws), size=num_samples)
+        return np.stack(draws)[chosen, np.arange(num_samples)]
+
+    def _predictor(self, num_samples: int, seed: int, precision: torch.dtype | None) -> Predictor | PooledPredictor:
+        return PooledPredictor([Predictor.of(member.model, num_samples, seed, precision) for member in self.members])
+
+
+def mixture_of(models: Sequence[str], train: Callable[[str], Fitted]) -> Fitted:
+    """The mixture of these models, trained one after the other.
+
+    One that cannot be trained is passed over; after Ctrl-C the mixture is of those that were done by then.
+    """
+    done: list[Fitted] = []
+    for place, name in enumerate(models):
+        try:
+            fitted = train(name)
+        except FitError as error:
+            if place == len(models) - 1 and not done:
+                raise
+            _warn(f"{name} was passed over, and is not in the mixture. {error}")
+            continue
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            return _of_some(done, models, name)
+        if fitted.history.interrupted:
+            return _of_some(done, models, name) if done else fitted
+        done.append(fitted)
+    if len({fitted.num_members for fitted in done}) > 1:
+        _warn("Each model should have as many starts in the mixture; some were given up, and their model counts less.")
+    return FittedMixture.of(done) if len(done) > 1 else done[0]
+
+
+def _of_some(done: list[Fitted], models: Sequence[str], name: str) -> Fitted:
+    _warn(f"All of {', '.join(models)} should be trained; {name} was interrupted. The mixture is of those before it.")
+    whole = FittedMixture.of(done) if len(done) > 1 else done[0]
+    return replace(whole, history=replace(whole.history, interrupted=True))
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, MogulWarning, stacklevel=6)

@@ -1,0 +1,285 @@
+"""A frozen predictor: mean, standard deviation and Jacobian, for one row or a million, without a graph or a state."""
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from mogul._typing import Array
+from mogul.core.moments import Marginals
+from mogul.data import Scaling
+from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
+from mogul.errors import ConfigError, ShapeError, require_natural, require_positive
+from mogul.heads import BayesianMixing
+from mogul.heads._frozen import FrozenMixing
+from mogul.means.plane import FrozenPlaneUncertainty, PlaneUncertainty
+from mogul.models.inputs import Observed
+from mogul.models.model import Model
+from mogul.nonlinearities import Nonlinearity
+from mogul.priors import DeepGPs, IndependentGPs
+from mogul.priors._frozen import FrozenDeep, FrozenGPs
+
+if TYPE_CHECKING:
+    from mogul.fitted.pooled_predictor import PooledPredictor
+
+# How many numbers a chunk may hold in its largest tensor: 6 MB in float32, which caches still hold. Rows per second of
+# a MOGP with 7 × 400 inducing variables: 26,000 at 4 million, 40,000 at 2, 38,000 at 1, 27,000 at a quarter.
+_NUMBERS_AT_ONCE = 1_500_000
+
+
+class Predictor(nn.Module):
+    """The model's predictions in standardised units, from a copy whose GPs are `FrozenGPs`.
+
+    Nothing changes after construction, so threads may share one. It exports: `torch.export.export(predictor, (x,))`
+    works, and with a dynamic number of rows, for models without hidden units; those of N- models choose their
+    algorithm by the data, which torch cannot trace.
+
+    A deep model's inner layers are drawn `num_samples` times, with noise that is drawn once, the same for all rows:
+    predictions are smooth in x, and the same at every call.
+
+    Example:
+        >>> from mogul.models import build
+        >>> model = build("mogp", torch.randn(20, 3), num_outputs=2, generator=torch.Generator())
+        >>> mean, std = Predictor.of(model).mean_std(torch.zeros(4, 3))
+        >>> mean.shape, Predictor.of(model).jacobian(torch.zeros(4, 3)).shape
+        (torch.Size([4, 2]), torch.Size([4, 2, 3]))
+    """
+
+    noise_var: Tensor
+    scale: Tensor
+    square_scale: Tensor
+
+    def __init__(self, frozen: Model, num_inputs: int, num_samples: int) -> None:
+        super().__init__()
+        self.num_inputs = num_inputs
+        self.num_samples = num_samples
+        self.frozen = frozen
+        row = frozen.mean.scale.new_zeros(1, num_inputs)
+        self.for_means = _for_means(frozen, row, num_samples)
+        # Known in advance where it is the same everywhere.
+        self.noise_varies = frozen.head.noise.varies
+        self.register_buffer("noise_var", frozen.noise_var(row, torch.Generator(row.device)).clone())
+        self.register_buffer("scale", frozen.mean.scale.clone())
+        self.register_buffer("square_scale", frozen.mean.scale.square())
+        draws = frozen.prior(row, num_samples, torch.Generator()).mean[..., 0]
+        features, mixing = frozen.head.features, frozen.head.mixing
+        per_draw = features.num_features**2 + mixing.numbers_per_point
+        self._numbers_per_row = max(
+            frozen.prior.numbers_per_row(num_samples, drawn_inputs=False),
+            draws.numel() * per_draw,
+            frozen.mean.numbers_per_row,
+        )
+
+    @staticmethod
+    def of(model: Model, num_samples: int = 32, seed: int = 0, precision: torch.dtype | None = None) -> "Predictor":
+        """Freeze a copy of the model.
+
+        Args:
+            model: any model; it is not changed, and later changes to it do not matter.
+            num_samples: draws of the inner layers of a deep model.
+            seed: of those draws.
+            precision: float32 or float64; the model's own by default. All is computed in float64 before it is stored.
+        """
+        require_positive(num_samples=num_samples)
+        require_natural(seed=seed)
+        num_inputs = _num_inputs(model)
+        precision = model.mean.scale.dtype if precision is None else precision
+        if precision not in {torch.float32, torch.float64}:
+            raise ConfigError(f"precision must be torch.float32 or torch.float64; got {precision}. Leave it out.")
+        generator = torch.Generator(model.mean.scale.device).manual_seed(seed)
+        copy = Model(Observed(), deepcopy(model.prior), deepcopy(model.head), deepcopy(model.mean))
+        _replace(copy, DeepGPs, FrozenDeep)
+        _replace(copy, IndependentGPs, lambda gps: FrozenGPs(gps, num_samples, generator))
+        _replace(copy, BayesianMixing, FrozenMixing)
+        _replace(copy, PlaneUncertainty, FrozenPlaneUncertainty)
+        frozen = copy.double().to(precision).eval().requires_grad_(False)
+        with torch.no_grad():
+            return Predictor(frozen, num_inputs, num_samples).eval()
+
+    def forward(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N P"]]:
+        """Mean and standard deviation, noise included, of all rows at once."""
+        signal = self._signal(self.frozen, x)
+        mean = torch.addcmul(self.frozen.mean.forward(x), self.scale, signal.mean)
+        noise_var = self.frozen.noise_var(x, torch.Generator(x.device)) if self.noise_varies else self.noise_var
+        var, of_mean = torch.addcmul(noise_var, self.square_scale, signal.var), self.frozen.mean.var(x)
+        return mean, (var if of_mean is None else var.add_(of_mean)).sqrt_()
+
+    def mean_std(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N P"]]:
+        """Mean and standard deviation of the outputs, noise included."""
+        with torch.inference_mode():
+            parts = [self.forward(rows) for rows in self._chunks(x, 1)]
+        # Put together outside, results are tensors like any others.
+        return _joined([mean for mean, _ in parts]), _joined([std for _, std in parts])
+
+    def mean(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N P"]:
+        """Mean of the outputs: quicker than with the standard deviation, where it needs no variances."""
+        with torch.inference_mode():
+            parts = [self._mean(rows) for rows in self._chunks(x, 1)]
+        return _joined(parts)
+
+    def jacobian(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N P D"]:
+        """∂mean/∂x."""
+        # Under inference_mode there would be no gradients.
+        with torch.inference_mode(False), torch.enable_grad():
+            # Each row is there once for each output, and a graph keeps a few tensors of the largest size.
+            return torch.cat([self._jacobian(rows) for rows in self._chunks(x, 4 * len(self.scale))])
+
+    def _jacobian(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "N P D"]:
+        num_outputs, num_rows = len(self.scale), len(rows)
+        # One backward pass over copies, in place of one for each output: fewer calls, for more rows in each.
+        copies = rows.detach().repeat(num_outputs, 1).requires_grad_()
+        means = self._mean(copies).reshape(num_outputs, num_rows, num_outputs)
+        (slopes,) = torch.autograd.grad(means.diagonal(dim1=0, dim2=2).sum(), copies)
+        return slopes.reshape(num_outputs, num_rows, self.num_inputs).transpose(0, 1)
+
+    def _mean(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "N P"]:
+        return torch.addcmul(self.frozen.mean.forward(rows), self.scale, self._signal(self.for_means, rows).mean)
+
+    def _signal(self, model: Model, x: Float[Tensor, "N D"]) -> Marginals:
+        """Moments in the head's units: the output mean is added to what is pooled, one product less for each draw."""
+        # A generator for those parts alone that are not frozen: a new one each time, so that calls share nothing.
+        generator = torch.Generator(x.device)
+        q: Marginals = model.prior(x, self.num_samples, generator)
+        return model.head.moments(q, x, generator).pooled()
+
+    def _chunks(self, x: Tensor, copies: int) -> Iterator[Tensor]:
+        if x.dim() != 2 or x.shape[1] != self.num_inputs:
+            raise ShapeError(
+                f"x must be (N, D) with D = {self.num_inputs}; got {tuple(x.shape)}. For one row use x[None]."
+            )
+        size = max(1, _NUMBERS_AT_ONCE // (copies * self._numbers_per_row))
+        x = x.to(self.scale)
+        if x.shape[0] <= size:
+            yield x
+        else:
+            yield from x.split(size)  # type: ignore[no-untyped-call]  # torch's own
+
+
+@dataclass(frozen=True)
+class FittedPredictor:
+    """A predictor in the user's units: arrays or frames in, arrays out."""
+
+    predictor: "Predictor | PooledPredictor"
+    scaling: Scaling
+    input_names: list[str]
+    stretch: Float[Array, "P"] | None = None  # of the spread, where it was calibrated
+
+    def mean(self, x: Any) -> Float[Array, "N P"]:
+        """Mean of the outputs."""
+        return self.scaling.outputs.undo(_numpy(self.predictor.mean(self._standardised(x))))
+
+    def mean_std(self, x: Any) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Mean and standard deviation of the outputs, noise included."""
+        mean, std = self.predictor.mean_std(self._standardised(x))
+        scale = self.scaling.outputs.scale if self.stretch is None else self.scaling.outputs.scale * self.stretch
+        return self.scaling.outputs.undo(_numpy(mean)), scale * _numpy(std)
+
+    def jacobian(self, x: Any) -> Float[Array, "N P D"]:
+        """∂mean/∂x, in units of an output over units of an input."""
+        slopes = _numpy(self.predictor.jacobian(self._standardised(x)))
+        result: Array = slopes * self.scaling.outputs.scale[:, None] / self.scaling.inputs.scale
+        return result
+
+    def _standardised(self, x: Any) -> Float[Tensor, "N D"]:
+        matrix, names = as_matrix(in_order(x, self.input_names, "X"), "X")
+        require_columns(matrix, self.input_names, "X")
+        require_finite_inputs(matrix, names)
+        return torch.as_tensor(np.ascontiguousarray(self.scaling.inputs.apply(matrix)))
+
+
+class _MeansOnly(nn.Module):
+    """GPs whose variances nobody needs: a stand-in takes their place, unless `needed` says otherwise."""
+
+    def __init__(self, gps: FrozenGPs, stand_in: Float[Tensor, ""]) -> None:
+        super().__init__()
+        self.gps = gps
+        self.stand_in = stand_in
+        self.needed = False
+
+    def forward(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
+        if self.needed:
+            return self.gps.forward(x, num_samples, generator)
+        mean = self.gps.means(x)
+        return Marginals(mean, self.stand_in.expand(mean.shape))
+
+    def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
+        return self.gps.numbers_per_row(num_samples, drawn_inputs=drawn_inputs)
+
+
+class _OnlyMean(Nonlinearity):
+    """A nonlinearity whose covariances nobody needs: pairs of hidden units are most of an N- model's work."""
+
+    def __init__(self, nonlinearity: Nonlinearity) -> None:
+        self.nonlinearity = nonlinearity
+
+    def __call__(self, a: Tensor) -> Tensor:
+        return self.nonlinearity(a)
+
+    def mean(self, mean: Tensor, var: Tensor) -> Tensor:
+        return self.nonlinearity.mean(mean, var)
+
+    def variance(self, mean: Tensor, var: Tensor) -> Tensor:
+        return torch.zeros_like(mean)
+
+    def pair_covariance(self, mean: tuple[Tensor, Tensor], var: tuple[Tensor, Tensor], cov: Tensor) -> Tensor:
+        return torch.zeros_like(cov)
+
+    def pair_covariances(self, mean: Tensor, var: Tensor, cov: Tensor) -> Tensor:
+        return torch.zeros_like(cov)
+
+
+def _for_means(frozen: Model, x: Float[Tensor, "1 D"], num_samples: int) -> Model:
+    """The same model, tensors shared, without the variances that no mean depends on."""
+    tensors = [*frozen.parameters(), *frozen.buffers()]
+    model = deepcopy(frozen, {id(tensor): tensor for tensor in tensors})
+    holders: list[_MeansOnly] = []
+
+    def without_variance(gps: FrozenGPs) -> _MeansOnly:
+        holders.append(_MeansOnly(gps, x.new_ones(()).requires_grad_()))
+        return holders[-1]
+
+    _replace(model, FrozenGPs, without_variance)
+    # A mixing matrix is independent of the features, so their covariances add nothing to a mean.
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Nonlinearity):
+                setattr(module, name, _OnlyMean(value))
+    # Whether a variance is needed is a question to the graph of a mean.
+    with torch.enable_grad():
+        total = model.moments(x, num_samples, torch.Generator(x.device)).mean.sum()
+    if total.requires_grad:
+        slopes = torch.autograd.grad(total, [holder.stand_in for holder in holders], allow_unused=True)
+        for holder, slope in zip(holders, slopes, strict=True):
+            holder.needed = slope is not None
+    for holder in holders:
+        holder.stand_in = holder.stand_in.detach()
+    return model
+
+
+def _replace(module: nn.Module, kind: type[Any], make: Callable[[Any], nn.Module]) -> None:
+    """Put something else in the place of each submodule of just this kind: a subclass may mean something else."""
+    for name, child in module.named_children():
+        if type(child) is kind:
+            setattr(module, name, make(child))
+        else:
+            _replace(child, kind, make)
+
+
+def _num_inputs(model: Model) -> int:
+    for module in model.modules():
+        if isinstance(module, IndependentGPs):
+            return int(module.inducing_points.shape[-1])
+    raise ConfigError("A model must hold IndependentGPs to be frozen; it has none. Predict with model.moments.")
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return torch.cat(parts) if len(parts) > 1 else parts[0].clone()
+
+
+def _numpy(values: Tensor) -> Array:
+    return values.double().cpu().numpy()

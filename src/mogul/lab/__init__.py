@@ -1,0 +1,1 @@
+"""The laboratory: the paper's experiments, benchmark data, baselines and report pages. Needs `mogul[lab]`."""

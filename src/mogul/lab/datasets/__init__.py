@@ -1,0 +1,1 @@
+"""Data sets that mogul knows by name, recorded and simulated."""

@@ -1,0 +1,93 @@
+"""A model: inputs × prior × head."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from mogul.core.base_samples import FreshNormals, Normals
+from mogul.core.moments import Marginals
+from mogul.heads import Head
+from mogul.means.linear import OutputMean, ZeroMean
+from mogul.models.inputs import Inputs
+from mogul.priors import IndependentGPs, Prior
+
+
+class Model(nn.Module):
+    """y = mean(x) + scale ∘ (M(x) h(F(x)) + noise), for standardised x and y.
+
+    The head works in its own units, residuals of unit size; whatever leaves a model is in those of y. A mean that is
+    random is part of every variance, density and draw.
+
+    Example:
+        >>> from mogul.models import build
+        >>> model = build("mogp", torch.randn(20, 3), num_outputs=2, generator=torch.Generator())
+        >>> model.moments(torch.zeros(4, 3), 1, torch.Generator()).mean.shape
+        torch.Size([4, 2])
+    """
+
+    def __init__(self, inputs: Inputs, prior: Prior, head: Head, mean: OutputMean | None = None) -> None:
+        super().__init__()
+        self.inputs = inputs
+        self.prior = prior
+        self.head = head
+        self.mean = mean or ZeroMean(head.mixing.num_outputs).to(head.noise.log_precision)
+
+    def moments(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
+        """Mean and variance of the signal at x: closed-form, but for the draws of a deep prior's inner layers."""
+        return self.outputs(self.prior(x, num_samples, generator), x, generator).pooled()
+
+    def outputs(self, q: Marginals, x: Float[Tensor, "*S N D"], generator: torch.Generator) -> Marginals:
+        """Mean and variance of the signal given marginals of F, for each draw that they carry."""
+        return self.mean.restore(self.head.moments(q, x, generator), x)
+
+    def components(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
+        """The predictive mixture of the signal: Normal given each draw of F and b, or for each site of a deep prior."""
+        return self.components_given(self.prior(x, num_samples, generator), x, num_samples, generator)
+
+    def components_given(
+        self, q: Marginals, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator
+    ) -> Marginals:
+        """The same given marginals of F."""
+        if q.log_weight is not None and x.dim() == 2:
+            return self.outputs(q, x, generator)  # the mixture that was trained; with draws of x, sites are drawn too
+        return self.mean.restore(self.head.given_f(q.sample(num_samples, generator), x, generator), x)
+
+    def noise_var(self, x: Float[Tensor, "*S N D"], generator: torch.Generator) -> Float[Tensor, "*T P"]:
+        """The variance of each output's noise: at each x, or once where it is the same; averaged over draws of x."""
+        return self.mean.scale.square() * self.head.noise.forward(x, generator).pooled_var()
+
+    def sample_joint(
+        self, x: Float[Tensor, "*B N D"], num_samples: int, generator: torch.Generator
+    ) -> Float[Tensor, "S *B N P"]:
+        """Draws of the whole signal over all the points: one function, one b and one M for each."""
+        return self.functions(x, FreshNormals(x, num_samples, generator))
+
+    def functions(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "S *B N P"]:
+        """The draws that these numbers stand for: differentiable in x, and the same for the same numbers."""
+        f = self.prior.sample_joint(x, normals)
+        h = self.head.features.sample_joint(f, normals)
+        signal = self.head.mixing.sample_joint(h, x, normals)
+        return self.mean.sample_joint(x, normals) + self.mean.scale * signal
+
+    def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
+        """How many numbers a prediction with so many draws holds for each row while it is made."""
+        features, mixing = self.head.features, self.head.mixing
+        at_work = self.prior.numbers_per_row(num_samples, drawn_inputs=drawn_inputs)
+        own = self.head.noise.numbers_per_point + self.mean.numbers_per_row
+        own = own * num_samples if drawn_inputs else own
+        return at_work + own + num_samples * (features.num_features + mixing.numbers_per_point)
+
+    @property
+    def jitter(self) -> float:
+        """The largest jitter that any of its GPs last needed, relative to the diagonal."""
+        return max(
+            (float(module.jitter) for module in self.modules() if isinstance(module, IndependentGPs)), default=0.0
+        )
+
+    def kl(self) -> Float[Tensor, ""]:
+        """KL of all global latent variables: q(u), q(b), q(M)."""
+        return self.prior.kl() + self.head.kl()
+
+    def log_prior(self) -> Float[Tensor, ""]:
+        """Log prior density of what is estimated by MAP."""
+        return self.prior.log_prior() + self.head.log_prior()

@@ -1,0 +1,5 @@
+"""What a model says about new points: moments, mixtures, densities, draws."""
+
+from mogul.prediction.prediction import Prediction, predict
+
+__all__ = ["Prediction", "predict"]

@@ -1,0 +1,280 @@
+"""log p(y) of rows whose outputs share latent variables, by importance sampling around the latents that explain y.
+
+    p(y) = ∫ p(y | z) N(z | 0, I) dz
+
+For z far from what explains y, p(y | z) is next to nothing: an average over draws of z alone would need millions of
+them once several outputs with little noise share a few latents. Draws are here from
+
+    r(z) = N(z) (a + b N(y | m + J z, R)/N(y | m, C) + c N(y | m + J z, kR)/N(y | m, C′)),     C = J Jᵀ + R
+
+the exact posterior of z for a signal that is linear about its most likely z, with Normal noise of covariance R, the
+same with k times the noise, and a few draws of z itself, which bound the weights p(y | z) N(z)/r(z). Where the model is
+linear and Normal, all draws of the first kind have the same weight.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from mogul.core.moments import Marginals, standard_normal
+from mogul.heads import NoiseLaw, NormalLaw
+
+# Shares of draws: of z by itself, of z given y for a linear model, and the same with so many times the noise.
+_OF_PRIOR, _OF_WIDE, _WIDENING = 0.125, 0.375, 4.0
+_MOST_STEPS, _SETTLED = 12, 0.01
+# A residual of less than this many standard deviations says as little about the noise at work as one of so many.
+_SMALL = 0.1
+# Of the variance that is at work, so much is the noise's at least: factors of the noise are sought by it.
+_LEAST_NOISE = 0.1
+_TRIED = 64
+
+
+@runtime_checkable
+class Signal(Protocol):
+    """What outputs are made of but for their noise: T components at each of N points."""
+
+    @property
+    def num_components(self) -> int:
+        """The number T."""
+        ...
+
+    @property
+    def num_random(self) -> int:
+        """The size E of z."""
+        ...
+
+    def at(self, z: Float[Tensor, "*K T N E"]) -> Marginals:
+        """Mean and variance of the signal for given standard Normal z."""
+        ...
+
+    def jacobian(self, z: Float[Tensor, "T N E"]) -> Float[Tensor, "T N P E"]:
+        """Of the signal's mean in z."""
+        ...
+
+    def rows(self, index: Int[Tensor, "B"]) -> "Signal":
+        """At some of the points."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rows:
+    """N rows of outputs in the units of the signal; missing ones are zero.
+
+    `cross` is the noise's off-diagonal part. Where noises are correlated given their scales, `loadings` is the matrix U
+    of `mogul.heads.NoiseCorrelation`, and its R factors ξ are the last entries of z: given these, outputs have noises
+    of their own.
+    """
+
+    y: Float[Tensor, "N P"]
+    observed: Bool[Tensor, "N P"]
+    law: NoiseLaw
+    cross: Float[Tensor, "P P"] | None
+    loadings: Float[Tensor, "P R"] | None = None
+
+    @property
+    def num_factors(self) -> int:
+        """The number R of factors that the noises share."""
+        return 0 if self.loadings is None else self.loadings.shape[1]
+
+    def log_density(self, signal: Signal, z: Float[Tensor, "*K T N E"]) -> Float[Tensor, "*K T N"]:
+        """log p(y | z)."""
+        own, factors = self.parts(z)
+        here = signal.at(own)
+        if self.loadings is None:
+            return self.law.log_density(self.y, self.observed, here)
+        assert isinstance(self.law, NormalLaw)  # others say themselves how outputs belong together
+        shared, own_share = factors @ self.loadings.T, 1 - self.loadings.square().sum(-1)
+        return self.law.log_density_given(self.y, self.observed, here, shared, own_share)
+
+    def parts(self, z: Float[Tensor, "*K T N E"]) -> tuple[Float[Tensor, "*K T N _"], Float[Tensor, "*K T N _"]]:
+        """The signal's part of z, and the factors of the noise."""
+        first = z.shape[-1] - self.num_factors
+        return z[..., :first], z[..., first:]
+
+    def rows(self, index: Int[Tensor, "B"]) -> "Rows":
+        """Some of them."""
+        return Rows(self.y[index], self.observed[index], self.law.rows(index), self.cross, self.loadings)
+
+    def noise(self, signal: Marginals) -> tuple[Float[Tensor, "T N P _"], Float[Tensor, "T N P P"]]:
+        """The slopes of y in the factors of the noise, and R, the covariance of what is left of it."""
+        if self.loadings is None:
+            return signal.mean.new_zeros((*signal.mean.shape, 0)), self.noise_cov(signal)
+        var = self._effective_var(signal)
+        noise_var = (var - signal.var).maximum(_LEAST_NOISE * var) * self.observed
+        left = var - noise_var * self.loadings.square().sum(-1)
+        return noise_var.sqrt().unsqueeze(-1) * self.loadings, torch.diag_embed(torch.where(self.observed, left, 1.0))
+
+    def noise_cov(self, signal: Marginals) -> Float[Tensor, "T N P P"]:
+        """R: the covariance of Normal noise that pulls at the signal as this one does at y; of missing outputs I."""
+        both = self.observed.unsqueeze(-1) & self.observed.unsqueeze(-2)
+        var = signal.var + self.law.var if self.cross is not None else self._effective_var(signal)
+        diagonal = torch.diag_embed(torch.where(self.observed, var, 1.0))
+        return diagonal if self.cross is None else diagonal + both * self.cross
+
+    def _effective_var(self, signal: Marginals) -> Float[Tensor, "T N P"]:
+        """(y − m)/(∂ log p/∂m): the variance itself for Normal noise, that of the likeliest scales for a mixture."""
+        scale = (signal.var + self.law.var).sqrt()
+        gap = (self.y - signal.mean).abs().maximum(_SMALL * scale)
+        with torch.enable_grad():
+            mean = (self.y - gap).detach().requires_grad_()
+            total = self.law.log_density(self.y, self.observed, Marginals(mean, signal.var)).sum()
+            (slope,) = torch.autograd.grad(total, mean)
+        return torch.where(slope > 0, gap / slope, scale.square())
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """y = m + J z + noise: `gap` is y − m; missing outputs have no part in it."""
+
+    jacobian: Float[Tensor, "T N P E"]
+    gap: Float[Tensor, "T N P"]
+    noise_root: Float[Tensor, "T N P P"]
+    root: Float[Tensor, "T N P P"]
+
+    @staticmethod
+    def around(z: Float[Tensor, "T N E"], signal: Signal, rows: Rows) -> "_Linear":
+        """About this z."""
+        own, _ = rows.parts(z)
+        here = signal.at(own)
+        jacobian = signal.jacobian(own) * rows.observed.unsqueeze(-1)
+        gap = (rows.y - here.mean) * rows.observed + _times(jacobian, own)
+        of_factors, noise_cov = rows.noise(here)
+        return _Linear.of(torch.cat([jacobian, of_factors], -1), gap, noise_cov)
+
+    @staticmethod
+    def of(jacobian: Tensor, gap: Tensor, noise_cov: Tensor) -> "_Linear":
+        """With these, and the roots of both covariances."""
+        cov = jacobian @ jacobian.transpose(-1, -2) + noise_cov
+        return _Linear(jacobian, gap, _cholesky(noise_cov), _cholesky(cov))
+
+    def widened(self, factor: float) -> "_Linear":
+        """With so many times the noise."""
+        return _Linear.of(self.jacobian, self.gap, factor * self.noise_root @ self.noise_root.transpose(-1, -2))
+
+    def update(self, rest: Float[Tensor, "*K T N P"]) -> Float[Tensor, "*K T N E"]:
+        """Jᵀ C⁻¹ times this."""
+        columns = rest.reshape(-1, *rest.shape[-3:]).permute(1, 2, 3, 0)
+        solved = self.jacobian.transpose(-1, -2) @ torch.cholesky_solve(columns, self.root)
+        return solved.permute(3, 0, 1, 2).reshape(*rest.shape[:-1], -1)
+
+    def draw(self, z: Float[Tensor, "K T N E"], noise: Float[Tensor, "K T N P"]) -> Float[Tensor, "K T N E"]:
+        """Draws given y from draws of z and of the noise, both standard Normal: Matheron's rule."""
+        return z + self.update(self.gap - _times(self.jacobian, z) - _times(self.noise_root, noise))
+
+    def log_ratio(self, z: Float[Tensor, "K T N E"]) -> Float[Tensor, "K T N"]:
+        """log p(z | y)/p(z) of this linear model: log N(y | m + J z, R) − log N(y | m, C)."""
+        return _log_normal(self.gap - _times(self.jacobian, z), self.noise_root) - _log_normal(self.gap, self.root)
+
+
+def log_density(
+    signal: Signal, rows: Rows, num_draws: int, generator: torch.Generator, num_starts: int = 1
+) -> tuple[Float[Tensor, "T N"], Float[Tensor, "T N"]]:
+    """log p(y) per component and row over its observed outputs, and the effective number of draws behind it.
+
+    Args:
+        signal: of the rows.
+        rows: their outputs.
+        num_draws: for each component and row.
+        generator: draws them.
+        num_starts: z that explain y are sought from 0, and from the best of some draws of z for each start more.
+    """
+    shape = (signal.num_components, len(rows.y), signal.num_random + rows.num_factors)
+    starts = [rows.y.new_zeros(shape)]
+    starts += [_best_draw(shape, signal, rows, generator) for _ in range(num_starts - 1)]
+    narrow = [_Linear.around(_likeliest(start, signal, rows), signal, rows) for start in starts]
+    proposals = [each for linear in narrow for each in (linear, linear.widened(_WIDENING))]
+    shares = [(1 - _OF_PRIOR - _OF_WIDE) / num_starts, _OF_WIDE / num_starts] * num_starts
+    counts = [max(1, round(share * num_draws)) for share in (*shares, _OF_PRIOR)]
+    draws = [standard_normal((count, *shape), generator, like=rows.y) for count in counts]
+    for place, proposal in enumerate(proposals):
+        noise = standard_normal((counts[place], *proposal.gap.shape), generator, like=rows.y)
+        draws[place] = proposal.draw(draws[place], noise)
+    z = torch.cat(draws)
+    ratios = torch.stack([*(proposal.log_ratio(z) for proposal in proposals), z.new_zeros(z.shape[:-1])], -1)
+    log_mixture = torch.logsumexp(ratios + (torch.tensor(counts).to(z) / len(z)).log(), -1)
+    log_weight = rows.log_density(signal, z) - log_mixture
+    effective = torch.exp(2 * torch.logsumexp(log_weight, 0) - torch.logsumexp(2 * log_weight, 0))
+    return _log_mean(log_weight, ratios[..., 0] - log_mixture), effective
+
+
+def _best_draw(
+    shape: tuple[int, ...], signal: Signal, rows: Rows, generator: torch.Generator
+) -> Float[Tensor, "T N E"]:
+    """Of some draws of z, the one that explains y best."""
+    draws = standard_normal((_TRIED, *shape), generator, like=rows.y)
+    best = rows.log_density(signal, draws).argmax(0)
+    return draws.gather(0, best[None, ..., None].expand(1, *shape))[0]
+
+
+def _log_mean(log_weight: Float[Tensor, "K *N"], log_control: Float[Tensor, "K *N"]) -> Float[Tensor, "*N"]:
+    """The log of the mean weight, corrected by a control whose mean is 1: in the limit of many draws the same.
+
+    The control is the share of the linear model's own draws; where that model is exact, weights are proportional to it
+    and the correction leaves no error at all (Owen and Zhou 2000, Safe and Effective Importance Sampling).
+    """
+    level = log_weight.amax(0)
+    weight, control = torch.exp(log_weight - level), torch.exp(log_control)
+    mean, offset = weight.mean(0), control.mean(0) - 1
+    deviation = control - control.mean(0)
+    slope = (deviation * weight).sum(0) / deviation.square().sum(0).clamp_min(torch.finfo(weight.dtype).tiny)
+    corrected = mean - slope.clamp_min(0) * offset
+    return level + corrected.clamp(0.5 * mean, 2 * mean).log()
+
+
+def _likeliest(
+    z: Float[Tensor, "T N E"],
+    signal: Signal,
+    rows: Rows,
+    step: Float[Tensor, "T N"] | None = None,
+    num_steps: int = _MOST_STEPS,
+) -> Float[Tensor, "T N E"]:
+    """Where log p(y | z) − ½‖z‖² is largest, by damped Gauss–Newton steps from this z.
+
+    Once half of the rows are there, the others go on by themselves.
+    """
+    best = _log_joint(z, signal, rows)
+    step = torch.ones_like(best) if step is None else step
+    for number in range(1, num_steps + 1):
+        linear = _Linear.around(z, signal, rows)
+        trial = z + step.unsqueeze(-1) * (linear.update(linear.gap) - z)
+        reached = _log_joint(trial, signal, rows)
+        better = reached > best
+        gain = torch.where(better, reached - best, 0.0)
+        # A step too far is tried again at a third of its length.
+        missed = ~better & (step > 0.05) & ((trial - z).abs().amax(-1) > 0.01)
+        z = torch.where(better.unsqueeze(-1), trial, z)
+        best = torch.where(better, reached, best)
+        step = torch.where(better, (2 * step).clamp_max(1.0), step / 3)
+        left = torch.nonzero(((gain > _SETTLED) | missed).any(0))[:, 0]
+        if 2 * len(left) <= z.shape[1]:
+            if len(left) and number < num_steps:
+                others = signal.rows(left), rows.rows(left), step[:, left], num_steps - number
+                z = z.index_copy(1, left, _likeliest(z[:, left], *others))
+            break
+    return z
+
+
+def _log_joint(z: Tensor, signal: Signal, rows: Rows) -> Tensor:
+    return rows.log_density(signal, z) - 0.5 * z.square().sum(-1)
+
+
+def _times(matrix: Float[Tensor, "T N P E"], vector: Float[Tensor, "*K T N E"]) -> Float[Tensor, "*K T N P"]:
+    return torch.einsum("tnpe,...tne->...tnp", matrix, vector)
+
+
+def _cholesky(cov: Float[Tensor, "T N P P"]) -> Float[Tensor, "T N P P"]:
+    # Without the check of `cholesky`: predictions that are no numbers give densities that are none.
+    root: Tensor = torch.linalg.cholesky_ex(cov).L
+    return root
+
+
+def _log_normal(gap: Float[Tensor, "*K T N P"], root: Float[Tensor, "T N P P"]) -> Float[Tensor, "*K T N"]:
+    """log N(gap | 0, root rootᵀ) without its constant, which cancels."""
+    columns = gap.reshape(-1, *gap.shape[-3:]).permute(1, 2, 3, 0)
+    whitened = torch.linalg.solve_triangular(root, columns, upper=False)
+    log_density: Tensor = -0.5 * whitened.square().sum(-2) - root.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
+    result: Tensor = log_density.permute(2, 0, 1).reshape(gap.shape[:-1])
+    return result

@@ -1,0 +1,272 @@
+"""The density of whole rows of outputs, all that they share included, for predictions to carry."""
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from scipy.special import logsumexp
+from torch import Tensor, nn
+
+from mogul._typing import Array
+from mogul.core.joint import Index
+from mogul.core.moments import Marginals
+from mogul.heads import Features, NoiseLaw
+from mogul.heads.mixing import Matrices
+from mogul.models.model import Model
+from mogul.prediction.importance import Rows, log_density
+
+
+@dataclass(frozen=True)
+class _Effort:
+    """Draws for each row from so many starts, and of a deep model for each component at least so many."""
+
+    num_draws: int
+    num_starts: int
+    fewest: int
+
+
+# A signal that is linear in its latents has one z that explains y; hidden units may have several. Rows where draws were
+# as good as fewer than a quarter of them are looked at once more.
+_LINEAR, _CURVED, _HARD = _Effort(32, 1, 4), _Effort(64, 2, 4), _Effort(512, 4, 4)
+# For means over many rows, which are asked for after each epoch.
+_QUICK_LINEAR, _QUICK_CURVED, _QUICK_HARD = _Effort(16, 1, 2), _Effort(24, 1, 2), _Effort(128, 2, 2)
+_MOST_COMPONENTS = 32
+# How many numbers a part may hold at work: some 30 MB in float64, a few times over.
+_NUMBERS_AT_ONCE = 4_000_000
+
+
+@runtime_checkable
+class RowDensity(Protocol):
+    """log p(y) of rows, joint over outputs, and what a prediction may be turned into."""
+
+    def log_density(self, y: Float[Array, "N P"], seed: int = 0) -> Float[Array, "N"]:
+        """log p(y) per row over its observed outputs; NaN is missing."""
+        ...
+
+    def affine(self, scale: Float[Array, "P"], shift: Float[Array, "*N P"]) -> "RowDensity":
+        """Of shift + scale ∘ y."""
+        ...
+
+    def rows(self, index: Index) -> "RowDensity":
+        """For some of the points."""
+        ...
+
+    def outputs(self, index: Index) -> "RowDensity":
+        """For some of the outputs."""
+        ...
+
+
+@dataclass(frozen=True)
+class PooledDensity:
+    """That of a mixture with equal weights."""
+
+    members: tuple[RowDensity, ...]
+
+    def log_density(self, y: Float[Array, "N P"], seed: int = 0) -> Float[Array, "N"]:
+        """The log of the mean over members."""
+        each = [member.log_density(y, seed) for member in self.members]
+        result: Array = logsumexp(each, axis=0) - math.log(len(each))
+        return result
+
+    def affine(self, scale: Float[Array, "P"], shift: Float[Array, "*N P"]) -> "PooledDensity":
+        """Of shift + scale ∘ y."""
+        return PooledDensity(tuple(member.affine(scale, shift) for member in self.members))
+
+    def rows(self, index: Index) -> "PooledDensity":
+        """For some of the points."""
+        return PooledDensity(tuple(member.rows(index) for member in self.members))
+
+    def outputs(self, index: Index) -> "PooledDensity":
+        """For some of the outputs."""
+        return PooledDensity(tuple(member.outputs(index) for member in self.members))
+
+
+@dataclass(frozen=True)
+class _HeadSignal:
+    """M h(F) for F = mean + √var ∘ z and what is random in the features, with M integrated out."""
+
+    q: Marginals
+    features: Features
+    matrices: Matrices
+    extra_var: Float[Tensor, "N P"]
+
+    @property
+    def num_components(self) -> int:
+        return len(self.q.mean)
+
+    @property
+    def num_random(self) -> int:
+        return self.q.mean.shape[-1] + self.features.num_random
+
+    def at(self, z: Float[Tensor, "*K T N E"]) -> Marginals:
+        signal = self.matrices.given(self.features.given(*self._parts(z)))
+        return Marginals(signal.mean, signal.var + self.extra_var)
+
+    def jacobian(self, z: Float[Tensor, "T N E"]) -> Float[Tensor, "T N P E"]:
+        of_latents, of_rest = self.features.slopes(*self._parts(z))
+        slopes = torch.cat([of_latents * self.q.var.sqrt().unsqueeze(-2), of_rest], -1)
+        return self.matrices.mean @ slopes
+
+    def rows(self, index: Int[Tensor, "B"]) -> "_HeadSignal":
+        q = Marginals(self.q.mean[:, index], self.q.var[:, index])
+        return _HeadSignal(q, self.features, self.matrices.rows(index), self.extra_var[index])
+
+    def _parts(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        num_latents = self.q.mean.shape[-1]
+        latents, rest = z[..., :num_latents], z[..., num_latents:]
+        return self.q.mean + self.q.var.sqrt() * latents, rest
+
+
+@dataclass(frozen=True)
+class HeadDensity:
+    """y = shift + scale ∘ (M h(F) + noise) for F ~ q at N points: q has T components, draws of a deep model's layers.
+
+    All in float64, by itself: a model that is trained on does not change it.
+    """
+
+    q: Marginals
+    features: Features
+    matrices: Matrices
+    law: NoiseLaw
+    extra_var: Float[Tensor, "N P"]  # of the mean that the head is added to, in the head's units
+    shift: Float[Tensor, "N P"]
+    scale: Float[Tensor, "P"]
+    loadings: Float[Tensor, "P R"] | None = None  # of correlated noise
+
+    @staticmethod
+    def of(model: Model, q: Marginals, x: Float[Tensor, "N D"], generator: torch.Generator) -> "HeadDensity":
+        """What a model says at x given the marginals of its latents there."""
+        mean, var = (part.detach().double() for part in (q.mean, q.var))
+        mean, var = (part.reshape(-1, *part.shape[-2:])[:_MOST_COMPONENTS] for part in (mean, var))
+        zero = torch.zeros(len(x), model.head.mixing.num_outputs).to(q.mean)
+        base = model.mean.restore(Marginals(zero, zero), x)
+        scale, correlation = model.mean.scale.double(), model.head.correlation
+        return HeadDensity(
+            Marginals(mean, var),
+            _in_double(model.head.features),
+            model.head.mixing.at(x, generator).double(),
+            model.head.noise(x, generator).double(),
+            base.var.double() / scale.square(),
+            base.mean.double(),
+            scale,
+            None if correlation is None else correlation.loadings.double(),
+        )
+
+    @torch.no_grad()
+    def log_density(self, y: Float[Array, "N P"], seed: int = 0, *, quick: bool = False) -> Float[Array, "N"]:
+        """log p(y) per row over its observed outputs; NaN is missing. Quick is good for a mean over rows."""
+        efforts = self._efforts(quick)
+        values = torch.as_tensor(np.ascontiguousarray(y))
+        observed = ~values.isnan()
+        target = torch.where(observed, (values - self.shift) / self.scale, 0.0)
+        generator = torch.Generator().manual_seed(seed)
+        step = max(1, _NUMBERS_AT_ONCE // self._numbers_per_row())
+        parts = [
+            self.rows(np.arange(first, min(first + step, len(y))))._log_density(
+                target[first : first + step], observed[first : first + step], generator, efforts
+            )
+            for first in range(0, len(y), step)
+        ]
+        log_scale = observed.double() @ self.scale.log()
+        result: Array = (torch.cat(parts) - log_scale).numpy() if parts else np.zeros(0)
+        return result
+
+    def _log_density(
+        self,
+        y: Float[Tensor, "N P"],
+        observed: Bool[Tensor, "N P"],
+        generator: torch.Generator,
+        efforts: tuple[_Effort, _Effort],
+    ) -> Float[Tensor, "N"]:
+        num_components, (first, more) = len(self.q.mean), efforts
+        each, effective = self._estimate(y, observed, generator, first)
+        result = torch.logsumexp(each, 0) - math.log(num_components)
+        hard = torch.nonzero(effective[0] < first.num_draws / 4)[:, 0]
+        if num_components == 1 and len(hard):
+            again, _ = self.rows(hard.numpy())._estimate(y[hard], observed[hard], generator, more)
+            result[hard] = again[0]
+        return result
+
+    def _estimate(
+        self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], generator: torch.Generator, effort: _Effort
+    ) -> tuple[Float[Tensor, "T N"], Float[Tensor, "T N"]]:
+        unit = torch.ones_like(self.scale)
+        cross = torch.as_tensor(self.law.joint(torch.zeros_like(y)[None], unit).cross_cov(len(unit)))
+        signal = _HeadSignal(self.q, self.features, self.matrices, self.extra_var)
+        rows = Rows(y, observed, self.law, cross if bool(cross.any()) else None, self.loadings)
+        num_draws = max(effort.fewest, effort.num_draws // len(self.q.mean))
+        return log_density(signal, rows, num_draws, generator, effort.num_starts)
+
+    def _efforts(self, quick: bool) -> tuple[_Effort, _Effort]:
+        """For all rows, and for those where it does not do."""
+        if quick:
+            return _QUICK_CURVED if self.features.num_random else _QUICK_LINEAR, _QUICK_HARD
+        return _CURVED if self.features.num_random else _LINEAR, _HARD
+
+    def affine(self, scale: Float[Array, "P"], shift: Float[Array, "*N P"]) -> "HeadDensity":
+        """Of shift + scale ∘ y."""
+        factor, added = torch.as_tensor(scale), torch.as_tensor(shift)
+        return replace(self, shift=added + factor * self.shift, scale=factor * self.scale)
+
+    def rows(self, index: Index) -> "HeadDensity":
+        """For some of the points."""
+        places = torch.as_tensor(np.arange(len(self.shift))[index])
+        q = Marginals(self.q.mean[:, places], self.q.var[:, places])
+        return replace(
+            self,
+            q=q,
+            matrices=self.matrices.rows(places),
+            law=self.law.rows(places),
+            extra_var=self.extra_var[places],
+            shift=self.shift[places],
+        )
+
+    def outputs(self, index: Index) -> "HeadDensity":
+        """For some of the outputs."""
+        places = torch.as_tensor(np.arange(len(self.scale))[index])
+        return replace(
+            self,
+            matrices=self.matrices.outputs(places),
+            law=self.law.outputs(places),
+            extra_var=self.extra_var[:, places],
+            shift=self.shift[:, places],
+            scale=self.scale[places],
+            loadings=None if self.loadings is None else self.loadings[places],
+        )
+
+    def joined(self, others: "Sequence[HeadDensity]") -> "HeadDensity":
+        """For the points of this and then of the others."""
+        every = [self, *others]
+        q = Marginals(*(torch.cat([getattr(part.q, name) for part in every], 1) for name in ("mean", "var")))
+        matrices = self.matrices.joined([part.matrices for part in others])
+        law = self.law.joined([part.law for part in others])
+        extra_var, shift = (torch.cat([getattr(part, name) for part in every]) for name in ("extra_var", "shift"))
+        return HeadDensity(q, self.features, matrices, law, extra_var, shift, self.scale, self.loadings)
+
+    def _numbers_per_row(self) -> int:
+        num_outputs, num_random = len(self.scale), self.q.mean.shape[-1] + self.features.num_random
+        num_random += 0 if self.loadings is None else self.loadings.shape[1]
+        effort, _ = self._efforts(quick=False)
+        num_draws = max(effort.fewest, effort.num_draws // len(self.q.mean))
+        each = num_draws * (num_random + 4 * num_outputs) + num_outputs * (num_random + 3 * num_outputs)
+        return len(self.q.mean) * each
+
+
+def _in_double(features: Features) -> Features:
+    copied = copy.deepcopy(features)
+    assert isinstance(copied, nn.Module)
+    copied.double().requires_grad_(False)
+    return copied
+
+
+def has_shared_draws(q: Marginals, x: Float[Tensor, "*S N D"]) -> bool:
+    """Whether a prediction from these is a mixture over draws of latents: not over learnt sites, nor of latent inputs.
+
+    A model with sites is the mixture that it was trained as. Latent inputs are inferred from the very outputs.
+    """
+    return q.log_weight is None and x.dim() == 2

@@ -1,0 +1,148 @@
+"""The two hot computations of a sparse GP, each one autograd Function: matrix products only, and nothing kept twice.
+
+Both equal their plain formulas in value and gradient (tests/priors/test_fused.py); neither can be differentiated twice.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from mogul.priors._triangular import (
+    lower_inverse,
+    lower_of_outer,
+    lower_times,
+    lower_times_lower,
+    lower_transposed_times,
+)
+
+
+def scaled_rbf(
+    x1: Float[Tensor, "*S M D"],
+    x2: Float[Tensor, "*T N D"],
+    lengthscale: Float[Tensor, "*K 1 _"],
+    outputscale: Float[Tensor, "*K"],
+) -> Float[Tensor, "..."]:
+    """s exp(−½ ‖(x₁ − x₂)/ℓ‖²) for each pair of rows; of all that, only the result is kept for the gradient.
+
+    >>> scaled_rbf(torch.zeros(2, 3), torch.zeros(4, 3), torch.ones(1, 1), torch.tensor(2.0)).shape
+    torch.Size([2, 4])
+    """
+    value: Tensor = _ScaledRBF.apply(x1, x2, lengthscale, outputscale)  # type: ignore[no-untyped-call]  # torch's own
+    return value
+
+
+class _ScaledRBF(torch.autograd.Function):
+    """With E = Ḡ ∘ K, a = x₁/ℓ and b = x₂/ℓ: ā = E b − diag(E1) a, and the rest follows from it."""
+
+    @staticmethod
+    def forward(ctx: Any, x1: Tensor, x2: Tensor, lengthscale: Tensor, outputscale: Tensor) -> Tensor:
+        # Distances do not care where the origin is; products of large coordinates would lose digits.
+        center = x1.mean(dim=-2, keepdim=True)
+        first, second = (x1 - center) / lengthscale, (x2 - center) / lengthscale
+        log_scale = outputscale.log()[..., None, None]
+        # One product gives the whole exponent, a·b − ½|a|² − ½|b|² + log s: passes over K cost as much as products.
+        left = _beside(first, -0.5 * first.square().sum(-1, keepdim=True), 1.0)
+        right = _beside(second, 1.0, log_scale - 0.5 * second.square().sum(-1, keepdim=True))
+        covariance = left @ right.transpose(-1, -2)
+        covariance.clamp_(max=log_scale).exp_()
+        if torch.equal(x1, x2):  # a distance of zero, whatever rounding makes of it
+            covariance.diagonal(dim1=-2, dim2=-1).copy_(outputscale.unsqueeze(-1))
+        ctx.save_for_backward(first, second, lengthscale, outputscale, covariance)
+        ctx.shapes = x1.shape, x2.shape
+        return covariance
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        first, second, lengthscale, outputscale, covariance = ctx.saved_tensors
+        shape1, shape2 = ctx.shapes
+        want1, want2, want_length, want_output = ctx.needs_input_grad
+        weighted = grad * covariance
+        rows, columns = weighted.sum(-1), weighted.sum(-2)
+        pulled = weighted @ second  # E b
+        grad1 = grad2 = grad_length = grad_output = None
+        if want1:
+            grad1 = ((pulled - rows.unsqueeze(-1) * first) / lengthscale).sum_to_size(shape1)
+        if want2:
+            pulled2 = weighted.transpose(-1, -2) @ first
+            grad2 = ((pulled2 - columns.unsqueeze(-1) * second) / lengthscale).sum_to_size(shape2)
+        if want_length:
+            # Σ E (a − b)² per input, expanded; over ℓ.
+            spread = (rows.unsqueeze(-1) * first.square() - 2 * first * pulled).sum(-2, keepdim=True)
+            spread = spread + (columns.unsqueeze(-1) * second.square()).sum(-2, keepdim=True)
+            grad_length = (spread / lengthscale).sum_to_size(lengthscale.shape)
+        if want_output:
+            grad_output = (rows.sum(-1) / outputscale).sum_to_size(outputscale.shape)
+        return grad1, grad2, grad_length, grad_output
+
+
+def _beside(x: Tensor, *columns: Tensor | float) -> Tensor:
+    """x with these columns appended."""
+    shape = (*x.shape[:-1], 1)
+    wide = [column if isinstance(column, Tensor) else x.new_full(shape, column) for column in columns]
+    return torch.cat([x, *(column.expand(shape) for column in wide)], dim=-1)
+
+
+def whitened_marginals(
+    kzz: Float[Tensor, "K M M"],
+    kzx: Float[Tensor, "K M N"],
+    factor: Float[Tensor, "K M M"],
+    variational_mean: Float[Tensor, "L M"],
+    variational_root: Float[Tensor, "L M M"],
+) -> tuple[Float[Tensor, "L N"], Float[Tensor, "L N"]]:
+    """What inducing variables add to mean and variance: Aᵀm and Σ(SᵀA)² − ΣA², with A = L⁻¹ K_zx and K_zz = L Lᵀ.
+
+    Args:
+        kzz: covariance of the inducing variables, of one kernel for all GPs (K = 1) or of one for each (K = L).
+        kzx: their covariance with the function values at N points.
+        factor: the Cholesky factor L of K_zz, jitter included; the gradient with respect to it goes to `kzz`.
+        variational_mean: m.
+        variational_root: its lower triangle is S.
+    """
+    result: tuple[Tensor, Tensor] = _WhitenedMarginals.apply(  # type: ignore[no-untyped-call]  # torch's own
+        kzz, kzx, factor.detach(), variational_mean, variational_root
+    )
+    return result
+
+
+class _WhitenedMarginals(torch.autograd.Function):
+    """Backward by hand. With C = L⁻¹, W = SᵀA, D the variance's gradient as a diagonal, Φ the lower half of a matrix:
+
+        Ā = m μ̄ᵀ + 2(S W − A)D        K̄_zx = CᵀĀ        S̄ = 2 A D Wᵀ        K̄_zz = −Cᵀ Φ(ĀAᵀ) C
+
+    The last is Cholesky's own backward: in the lower triangle, Lᵀ tril(CᵀĀAᵀ) is ĀAᵀ itself.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, kzz: Tensor, kzx: Tensor, factor: Tensor, variational_mean: Tensor, variational_root: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        variational_root = variational_root.tril()
+        inverse = lower_inverse(factor)
+        cross = lower_times(inverse, kzx)
+        scaled = lower_transposed_times(variational_root, cross)
+        ctx.save_for_backward(inverse, cross, scaled, variational_mean, variational_root)
+        mean = (variational_mean.unsqueeze(-2) @ cross).squeeze(-2)
+        return mean, scaled.square().sum(-2) - cross.square().sum(-2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_mean: Tensor, grad_var: Tensor) -> tuple[Tensor | None, ...]:
+        inverse, cross, scaled, variational_mean, variational_root = ctx.saved_tensors
+        weights = 2 * grad_var.unsqueeze(-2)
+        weighted = scaled * weights
+        grad_root = lower_of_outer(cross, weighted)
+        grad_cross = lower_times(variational_root, weighted)
+        grad_cross.addcmul_(variational_mean.unsqueeze(-1), grad_mean.unsqueeze(-2))
+        grad_cross.addcmul_(cross.expand_as(grad_cross), weights, value=-1)
+        grad_m = (cross @ grad_mean.unsqueeze(-1)).squeeze(-1)
+        grad_cross = grad_cross.sum_to_size(cross.shape)
+        grad_kzx = lower_transposed_times(inverse, grad_cross)
+        half = lower_of_outer(grad_cross, cross)
+        half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
+        # Not made symmetric: K_zz is, so that only the symmetric part of its gradient counts.
+        grad_kzz = lower_transposed_times(inverse, lower_times_lower(half.neg_(), inverse))
+        return grad_kzz, grad_kzx, None, grad_m, grad_root
