@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mogul._moved import find_moved_modules
+
 if TYPE_CHECKING:
     from mogul import metrics, models, nonlinearities, plot
     from mogul.config import TrainingConfig
@@ -58,6 +60,8 @@ _HOMES = {
     "save": "mogul.fitted.files",
 }
 _ROOMS = {"metrics", "models", "nonlinearities", "plot"}
+
+find_moved_modules()  # the only work at import: a line in sys.meta_path, asked last
 
 
 def __getattr__(name: str) -> Any:

@@ -204,3 +204,21 @@ def _cosine_share(passed: float) -> float:
         return _FIRST_SHARE + (1 - _FIRST_SHARE) * passed / _WARM_UP
     wave = 0.5 * (1 + math.cos(math.pi * (passed - _WARM_UP) / (1 - _WARM_UP)))
     return _LAST_SHARE + (1 - _LAST_SHARE) * wave
+
+
+@dataclass(frozen=True)
+class InferenceConfig:
+    """How the latent inputs q(X*) of new rows are fitted.
+
+    Args:
+        steps: full-batch steps of Adam, row by row independent.
+        learning_rate: Adam's, falling to zero along a cosine.
+        expectation: as in training.
+    """
+
+    steps: int = 300
+    learning_rate: float = 0.05
+    expectation: Expectation = field(default_factory=Analytic)
+
+    def __post_init__(self) -> None:
+        require_positive(steps=self.steps)

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LinearRegression
 
+from mogul.comparison.least_squares import LeastSquares, normal_prediction
 from mogul.data import Dataset
-from mogul.lab.baselines import LeastSquares, normal_prediction
 
 NAN = float("nan")
 

@@ -17,9 +17,9 @@ from mogul.comparison.crossval import (
     group_folds,
     holdout,
 )
+from mogul.comparison.least_squares import LeastSquares
 from mogul.data import Dataset
 from mogul.errors import ConfigError, DataError, NumericalError
-from mogul.lab.baselines import LeastSquares
 from mogul.training.request import Request
 
 QUICK = Training(epochs=2)

@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from mogul.comparison.crossval import Training, compare, holdout
+from mogul.comparison.least_squares import LeastSquares
+from mogul.config import InferenceConfig
 from mogul.data import Scaling
 from mogul.data.grouped import GroupedData
 from mogul.errors import MogulWarning, NumericalError
-from mogul.fitted.latent import InferenceConfig
 from mogul.fitted.mixture import FittedMixture
-from mogul.lab.baselines import BASELINES, LeastSquares
+from mogul.lab.baselines import BASELINES
 from mogul.lab.experiments.job import Job
 from mogul.lab.experiments.record import METRICS, Record
 from mogul.lab.experiments.registry import experiment

@@ -9,9 +9,9 @@ import torch
 
 from gradients import assert_finite_nonzero_gradients
 from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit, load
+from mogul.config import InferenceConfig
 from mogul.data import Batch
 from mogul.errors import ConfigError
-from mogul.fitted.latent import InferenceConfig
 from mogul.models import build
 from mogul.models.model import Model
 from mogul.objective import Analytic, Elbo, MonteCarlo, Predictive

@@ -14,12 +14,12 @@ import torch
 from jaxtyping import Float, Int
 
 from mogul._typing import Array, IntArray
+from mogul.comparison.least_squares import LeastSquares, normal_prediction
 from mogul.comparison.row_scores import RowScores, predicted_parts, row_scores
 from mogul.core.joint import Correlated
 from mogul.data import Dataset, Scaling
 from mogul.errors import ConfigError, DataError, MogulError, NumericalError
 from mogul.fitted.fitted import Fitted
-from mogul.lab.baselines import LeastSquares, normal_prediction
 from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores
 from mogul.objective import ObjectiveName
 from mogul.prediction import Prediction

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 
 from mogul._typing import Array
+from mogul.config import InferenceConfig
 from mogul.data import Batch, Dataset, Scaling
 from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
 from mogul.data.grouped import group_numbers
@@ -18,7 +19,7 @@ from mogul.fitted.blueprint import Blueprint
 from mogul.fitted.calibration import Calibration
 from mogul.fitted.choice import Choice
 from mogul.fitted.history import History
-from mogul.fitted.latent import InferenceConfig, importance_weighted_bound, infer_inputs
+from mogul.fitted.latent import importance_weighted_bound, infer_inputs
 from mogul.fitted.pooled_predictor import PooledPredictor
 from mogul.fitted.predictor import FittedPredictor, Predictor
 from mogul.metrics import FEW_OUTER, NUM_INNER, NUM_OUTER, Scores, score

@@ -1,39 +1,21 @@
 """Latent inputs of new rows: everything else frozen, q(X*) fitted."""
 
 import math
-from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mogul.config import InferenceConfig
 from mogul.core.moments import Marginals
 from mogul.data import Batch
-from mogul.errors import ConfigError, require_positive
+from mogul.errors import ConfigError
 from mogul.models.inputs import Latent
 from mogul.models.model import Model
-from mogul.objective import Analytic, Expectation, row_log_likelihood
+from mogul.objective import Expectation, row_log_likelihood
 
 # How many numbers a part may hold in its largest tensor: 130 MB in float32.
 _NUMBERS_AT_ONCE = 2**25
-
-
-@dataclass(frozen=True)
-class InferenceConfig:
-    """How q(X*) is fitted.
-
-    Args:
-        steps: full-batch steps of Adam, row by row independent.
-        learning_rate: Adam's, falling to zero along a cosine.
-        expectation: as in training.
-    """
-
-    steps: int = 300
-    learning_rate: float = 0.05
-    expectation: Expectation = field(default_factory=Analytic)
-
-    def __post_init__(self) -> None:
-        require_positive(steps=self.steps)
 
 
 def infer_inputs(

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mogul.config import Stopping, TrainingConfig
+from mogul.config import InferenceConfig, Stopping, TrainingConfig
 from mogul.errors import FileError
-from mogul.fitted.latent import InferenceConfig
 from mogul.nonlinearities import Erf, LeakyReLU, PolynomialErf
 from mogul.objective import Analytic, MonteCarlo
 from mogul.objective.updates import NaturalGradient, NoiseUpdate

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mogul import models
 from mogul._typing import IntArray
-from mogul.config import TrainingConfig
+from mogul.config import InferenceConfig, TrainingConfig
 from mogul.data import Batch, Dataset, Scaling
 from mogul.data.advice import advice
 from mogul.data.checks import require_some_of_each
@@ -22,7 +22,6 @@ from mogul.errors import ConfigError, DataError, MogulWarning, unknown_name
 from mogul.fitted.blueprint import Blueprint
 from mogul.fitted.fitted import Fitted, FittedLatent
 from mogul.fitted.history import EpochRecord, History
-from mogul.fitted.latent import InferenceConfig
 from mogul.fitted.mixture import FittedMixture
 from mogul.models.inputs import principal_scores
 from mogul.models.model import Model

@@ -1,9 +1,9 @@
 """What any model must be compared with, by name: each fits training rows and predicts test rows."""
 
-from mogul.lab.baselines.base import Baseline, normal_prediction
+from mogul.lab.baselines.base import Baseline
 from mogul.lab.baselines.constant import contains_state, predict_mean, predict_persistence
 from mogul.lab.baselines.fourier import predict_fourier
-from mogul.lab.baselines.linear import LeastSquares, predict_least_squares, predict_student
+from mogul.lab.baselines.linear import predict_least_squares, predict_student
 from mogul.lab.baselines.neighbours import predict_neighbours
 from mogul.lab.baselines.nets import NOISE_FLOOR as NET_FLOOR
 from mogul.lab.baselines.nets import predict_nets, predict_noise_nets
@@ -37,4 +37,4 @@ BASELINES: dict[str, Baseline] = {
     ),
 }
 
-__all__ = ["BASELINES", "Baseline", "LeastSquares", "normal_prediction"]
+__all__ = ["BASELINES", "Baseline"]

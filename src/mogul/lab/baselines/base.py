@@ -3,15 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 from jaxtyping import Float
 
 from mogul._typing import Array
 from mogul.data import Dataset
 from mogul.prediction import Prediction
-
-# An exact fit still has some variance, or its density would be infinite.
-SMALLEST_VAR = float(np.finfo(np.float64).eps)
 
 
 def has_inputs(train: Dataset) -> bool:
@@ -40,23 +36,7 @@ class Baseline:
     epochs: float = 0.1
 
 
-def normal_prediction(mean: Float[Array, "N P"], var: Float[Array, "P"]) -> Prediction:
-    """A Normal with the same variance everywhere, as a mixture of one component."""
-    spread = np.broadcast_to(var, mean.shape)
-    return Prediction(mean, spread, mean[None], spread[None])
-
-
 def mixture(component_mean: Float[Array, "S N P"], component_var: Float[Array, "S N P"]) -> Prediction:
     """Normals with equal weights, and the moments of their mixture."""
     var = component_var.mean(0) + component_mean.var(0)
     return Prediction(component_mean.mean(0), var, component_mean, component_var)
-
-
-def mean_square(residual: Float[Array, "N P"]) -> Float[Array, "P"]:
-    """The variance about zero of each output, over the rows that have it; never quite 0.
-
-    >>> mean_square(np.array([[3.0, 1.0], [np.nan, 1.0]]))
-    array([9., 1.])
-    """
-    var: Float[Array, P] = np.maximum(np.nanmean(np.square(residual), axis=0), SMALLEST_VAR)
-    return var

@@ -4,9 +4,9 @@ import numpy as np
 from jaxtyping import Float
 
 from mogul._typing import Array
+from mogul.comparison.least_squares import mean_square, normal_prediction
 from mogul.data import Dataset
 from mogul.errors import DataError
-from mogul.lab.baselines.base import mean_square, normal_prediction
 from mogul.prediction import Prediction
 
 # How the name of an output says that it is an input at a later time, or its change: as the catalogue's columns do.

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float
 
 from mogul._typing import Array
+from mogul.comparison.least_squares import normal_prediction
 from mogul.data import Dataset, Standardiser
-from mogul.lab.baselines.base import normal_prediction
 from mogul.lab.baselines.ridge import Ridge
 from mogul.prediction import Prediction
 

@@ -1,53 +1,9 @@
 """Least squares: the line that every model must beat, with Normal and with heavy-tailed residuals."""
 
-from dataclasses import dataclass
-
-import numpy as np
-from jaxtyping import Float
-
-from mogul._typing import Array
+from mogul.comparison.least_squares import LeastSquares
 from mogul.data import Dataset
-from mogul.lab.baselines.base import SMALLEST_VAR, normal_prediction
 from mogul.lab.baselines.student import StudentT
-from mogul.metrics import Scores, score
 from mogul.prediction import Prediction
-
-
-@dataclass(frozen=True)
-class LeastSquares:
-    """Ordinary least squares with a constant, each output on its own rows, Normal residuals.
-
-    Example:
-        >>> line = LeastSquares.fit(Dataset([[0.0], [1.0], [2.0]], [[1.0], [3.0], [5.1]]))
-        >>> line.predict(np.array([[3.0]])).mean.round(2)
-        array([[7.13]])
-    """
-
-    weights: Float[Array, "E P"]
-    var: Float[Array, "P"]
-
-    @staticmethod
-    def fit(data: Dataset) -> "LeastSquares":
-        """Fit each output to the rows where it is observed."""
-        design = _with_constant(data.x)
-        weights = np.empty((design.shape[1], data.num_outputs))
-        var = np.empty(data.num_outputs)
-        for column in range(data.num_outputs):
-            rows = ~np.isnan(data.y[:, column])
-            weights[:, column] = np.linalg.lstsq(design[rows], data.y[rows, column], rcond=None)[0]
-            residual = data.y[rows, column] - design[rows] @ weights[:, column]
-            # Unbiased where there are rows to spare.
-            spare = max(1, rows.sum() - design.shape[1])
-            var[column] = max(np.square(residual).sum() / spare, SMALLEST_VAR)
-        return LeastSquares(weights, var)
-
-    def predict(self, x: Float[Array, "N D"]) -> Prediction:
-        """The fitted line with its residual variance."""
-        return normal_prediction(_with_constant(x) @ self.weights, self.var)
-
-    def evaluate(self, data: Dataset) -> Scores:
-        """Scores on test data, in original units."""
-        return score([(self.predict(data.x), data.y)], nested=True)
 
 
 def predict_least_squares(train: Dataset, test: Dataset, seed: int) -> Prediction:
@@ -60,7 +16,3 @@ def predict_student(train: Dataset, test: Dataset, seed: int) -> Prediction:
     plane = LeastSquares.fit(train)
     noise = StudentT.fit(train.y - plane.predict(train.x).mean)
     return noise.around(plane.predict(test.x).mean)
-
-
-def _with_constant(x: Float[Array, "N D"]) -> Float[Array, "N E"]:
-    return np.concatenate([x, np.ones((len(x), 1))], axis=1)

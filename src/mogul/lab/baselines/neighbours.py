@@ -4,8 +4,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from mogul._typing import Array, IntArray
+from mogul.comparison.least_squares import mean_square, normal_prediction
 from mogul.data import Dataset, Standardiser
-from mogul.lab.baselines.base import mean_square, normal_prediction
 from mogul.prediction import Prediction
 
 NUMBERS = (1, 2, 3, 5, 8, 12, 20, 32)

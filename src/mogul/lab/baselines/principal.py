@@ -7,8 +7,8 @@ from jaxtyping import Float
 from sklearn.decomposition import PCA
 
 from mogul._typing import Array
+from mogul.comparison.least_squares import SMALLEST_VAR
 from mogul.data import Dataset, Scaling
-from mogul.lab.baselines.base import SMALLEST_VAR
 from mogul.metrics import NUM_INNER
 from mogul.models import LATENT_INPUTS
 from mogul.prediction import Prediction

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from mogul._typing import Array
-from mogul.lab.baselines.base import SMALLEST_VAR
+from mogul.comparison.least_squares import SMALLEST_VAR
 
 Features = Callable[[Float[Array, "B D"]], Float[Array, "B F"]]
 # Penalties per row to choose from, in units of the features' variance.

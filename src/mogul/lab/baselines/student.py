@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaincinv, gammaln
 
 from mogul._typing import Array, IntArray
-from mogul.lab.baselines.base import SMALLEST_VAR, mean_square
+from mogul.comparison.least_squares import SMALLEST_VAR, mean_square
 from mogul.prediction import Prediction
 
 # Not a multiple of 50: the paper's estimator would take the log of the mean over 50 components at a time.

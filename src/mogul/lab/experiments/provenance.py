@@ -5,8 +5,6 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-import mogul
-
 PACKAGES = ("mogul", "torch", "gpytorch", "numpy", "scikit-learn")
 
 
@@ -17,7 +15,7 @@ def versions() -> dict[str, str]:
 
 def commit() -> str | None:
     """The commit that mogul runs from, with `-dirty` behind it where files differ; None outside its repository."""
-    package = Path(mogul.__file__).resolve().parent
+    package = Path(__file__).resolve().parents[2]
     top = _git(package, "rev-parse", "--show-toplevel")
     # An installed copy may lie inside some other project's repository.
     if top is None or Path(top).resolve() / "src" / "mogul" != package:

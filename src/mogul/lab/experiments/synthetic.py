@@ -9,10 +9,11 @@ import numpy as np
 from jaxtyping import Float
 
 from mogul._typing import Array
+from mogul.comparison.least_squares import LeastSquares, normal_prediction
 from mogul.data import Dataset
 from mogul.data.grouped import GroupedData
 from mogul.errors import unknown_name
-from mogul.lab.baselines import Baseline, LeastSquares, normal_prediction
+from mogul.lab.baselines import Baseline
 from mogul.lab.datasets.synthetic import RadialCosine
 from mogul.lab.experiments.experiment import Experiment, Source
 from mogul.lab.experiments.lines import Line
