@@ -10,7 +10,7 @@ from benchmarks.peer_training import LEARNING_RATES, fastest_rate
 from benchmarks.scores import score_ours
 from benchmarks.timing import Stopwatch
 from mogul.data import Batch, Dataset, Scaling
-from mogul.data.grouped import GroupedData
+from mogul.data.splits import GroupedData
 from mogul.lab.datasets.catalogue import entry, load
 from mogul.models.model import Model
 from mogul.training import EpochRecord, TrainingConfig, fit

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from mogul.data import Dataset
-from mogul.data.grouped import GroupedData
+from mogul.data.splits import GroupedData
 from mogul.lab.experiments.experiment import Experiment
 from mogul.lab.experiments.job import Job
 from mogul.lab.experiments.record import METRICS, Record

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mogul.data import Dataset
-from mogul.data.grouped import GroupedData
+from mogul.data.splits import GroupedData
 from mogul.lab.datasets.audit import audit
 
 

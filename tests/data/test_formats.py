@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from scipy.io import savemat
 
-from mogul.data.sources import formats, limits
+from mogul.data.sources import formats
+from mogul.data.sources import table as table_module
 from mogul.data.sources.formats import read_csv, read_table
 from mogul.data.sources.table import Table, require_complete
 from mogul.errors import DataError, FileError
@@ -84,7 +85,7 @@ def test_cells_keep_what_they_mean() -> None:
 
 
 def test_more_than_memory_holds_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_BYTES", 10**5)
+    monkeypatch.setattr(table_module, "MAX_BYTES", 10**5)
     np.savez_compressed(tmp_path / "t.npz", a=np.zeros(10**5))
     with pytest.raises(DataError, match=r"must take at most .* would take"):
         read_table(tmp_path / "t.npz")

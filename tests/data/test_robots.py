@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from mogul.data.grouped import GroupedData
+from mogul.data.splits import GroupedData
 from mogul.errors import DataError
 from mogul.lab.datasets import robots
 from mogul.lab.datasets.catalogue import load

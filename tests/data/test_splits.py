@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from mogul.data import Dataset
-from mogul.data.grouped import GroupedData
-from mogul.data.splits import Split, group_split, random_split
+from mogul.data.splits import GroupedData, Split, group_split, random_split
 from mogul.errors import ConfigError, DataError
 
 GROUPS = np.repeat(np.arange(1, 11), 6)

@@ -8,7 +8,7 @@ import pytest
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from rich.console import Console
 
-from mogul.data.grouped import GroupedData
+from mogul.data.splits import GroupedData
 from mogul.lab.experiments import runner
 from mogul.lab.experiments.job import Job
 from mogul.lab.experiments.record import Record

@@ -14,7 +14,7 @@ from mogul.comparison.crossval import Training, compare, holdout
 from mogul.comparison.least_squares import LeastSquares
 from mogul.config import InferenceConfig
 from mogul.data import Scaling
-from mogul.data.grouped import GroupedData
+from mogul.data.splits import GroupedData
 from mogul.errors import MogulWarning, NumericalError
 from mogul.fitted.mixture import FittedMixture
 from mogul.lab.baselines import BASELINES

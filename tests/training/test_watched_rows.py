@@ -14,7 +14,7 @@ from scipy.stats import chi2
 import mogul
 import mogul.fitted.files
 from mogul import TrainingConfig, fit
-from mogul.data.grouped import group_numbers
+from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, DataError
 from mogul.training import Run, Stopping
 from mogul.training.held_out import divided, rows_at_random, rows_of_some_groups

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from mogul.comparison.crossval import Leaderboard, Training, Trial, compare, folds, group_folds
-from mogul.data.grouped import group_numbers
 from mogul.data.sources.columns import ON_COMMAND_LINE, Columns
 from mogul.data.sources.formats import read_table
+from mogul.data.splits import group_numbers
 from mogul.objective import ObjectiveName
 from mogul.training.held_out import warn_of_order
 

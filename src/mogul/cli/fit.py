@@ -10,9 +10,9 @@ import numpy as np
 
 from mogul.comparison.crossval import Leaderboard, Split, Training, compare, holdout, require_known_outputs
 from mogul.data import Dataset
-from mogul.data.grouped import group_numbers
 from mogul.data.sources.columns import ON_COMMAND_LINE, Columns
 from mogul.data.sources.formats import read_table
+from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, DataError
 from mogul.fitted.choice import Choice
 from mogul.fitted.fitted import Fitted

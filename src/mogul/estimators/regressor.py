@@ -9,8 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from mogul.config import Precision, TrainingConfig
 from mogul.data import Dataset
-from mogul.data.grouped import group_numbers
 from mogul.data.sources.containers import Outputs, as_array, copies, named_dataset
+from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, unknown_name
 from mogul.estimators.base import BUILDING, TRAINING, seed_of
 from mogul.estimators.predictions import Container, PredictsOutputs

@@ -13,7 +13,7 @@ from mogul._typing import Array
 from mogul.config import InferenceConfig
 from mogul.data import Batch, Dataset, Scaling
 from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
-from mogul.data.grouped import group_numbers
+from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, require_positive
 from mogul.fitted.blueprint import Blueprint
 from mogul.fitted.calibration import Calibration

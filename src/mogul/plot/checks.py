@@ -10,8 +10,7 @@ from scipy.stats import binom
 from mogul._typing import Array
 from mogul.errors import DataError, require_positive
 from mogul.metrics import coverage
-from mogul.plot.style import BLUE, FAINT, GREY, add_legend, axes_or_new
-from mogul.plot.subjects import column_of, fitted_of, truth_of
+from mogul.plot.style import BLUE, FAINT, GREY, add_legend, axes_or_new, column_of, fitted_of, truth_of
 
 # More intervals than so many are a wall: then points alone are drawn.
 _MOST_INTERVALS = 150

@@ -12,8 +12,7 @@ from mogul._typing import Array
 from mogul.errors import ConfigError, ShapeError
 from mogul.fitted.fitted import FittedLatent
 from mogul.models.inputs import Latent
-from mogul.plot.style import BLUE, COLOURS, add_legend, axes_or_new
-from mogul.plot.subjects import column_of, fitted_latent_of
+from mogul.plot.style import BLUE, COLOURS, add_legend, axes_or_new, column_of, fitted_latent_of
 
 _GRID = 60
 _SHADES = LinearSegmentedColormap.from_list("shades", ["white", "0.55"])

@@ -10,8 +10,7 @@ from mogul._typing import Array
 from mogul.data.checks import as_matrix, in_order
 from mogul.errors import ConfigError, ShapeError
 from mogul.fitted.fitted import Fitted
-from mogul.plot.style import add_legend, axes_or_new, draw_band, draw_marks
-from mogul.plot.subjects import column_of, fitted_of
+from mogul.plot.style import add_legend, axes_or_new, column_of, draw_band, draw_marks, fitted_of
 
 
 def slice_through(

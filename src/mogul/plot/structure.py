@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from mogul._typing import Array
 from mogul.errors import ConfigError, ShapeError, unknown_name
 from mogul.fitted.fitted import Fitted
-from mogul.plot.style import BLUE, GREY, add_legend, axes_or_new
-from mogul.plot.subjects import fitted_of
+from mogul.plot.style import BLUE, GREY, add_legend, axes_or_new, fitted_of
 from mogul.prediction import Prediction
 from mogul.priors import DeepGPs, IndependentGPs
 

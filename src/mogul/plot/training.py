@@ -6,8 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from mogul.plot.style import BLUE, FAINT, add_legend, axes_or_new, draw_marks
-from mogul.plot.subjects import fitted_of
+from mogul.plot.style import BLUE, FAINT, add_legend, axes_or_new, draw_marks, fitted_of
 
 
 def learning_curve(model: Any, *, ax: Axes | None = None) -> Axes:

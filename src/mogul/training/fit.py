@@ -8,9 +8,9 @@ from jaxtyping import Int
 
 from mogul._typing import IntArray
 from mogul.data import Dataset
-from mogul.data.grouped import group_numbers
 from mogul.data.sources.containers import as_array
 from mogul.data.sources.given import given_data
+from mogul.data.splits import group_numbers
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.history import EpochRecord
 from mogul.models.families import is_latent

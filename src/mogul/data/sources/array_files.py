@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mogul.data.sources.limits import readable_as, require_room
 from mogul.data.sources.mat_files import read_matrices
-from mogul.data.sources.table import Table
+from mogul.data.sources.table import Table, readable_as, require_room
 from mogul.errors import DataError
 
 _NUMBERS = "fiub"  # kinds of NumPy: floats, integers, truth values

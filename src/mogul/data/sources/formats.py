@@ -14,8 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from mogul.data.sources.array_files import read_mat, read_npz
-from mogul.data.sources.limits import MAX_BYTES, readable_as, require_room
-from mogul.data.sources.table import Table
+from mogul.data.sources.table import MAX_BYTES, Table, readable_as, require_room
 from mogul.errors import DataError, FileError, MogulError
 
 STANDARD_INPUT = Path("-")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mogul.data.sources.limits import require_room
+from mogul.data.sources.table import require_room
 from mogul.errors import DataError
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"

@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from difflib import get_close_matches
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from mogul._typing import Array, IntArray
-from mogul.errors import DataError, ShapeError, as_list
+from mogul.errors import DataError, MogulError, ShapeError, as_list
 
 _NAMES_SHOWN, _ROWS_SHOWN, _COLUMNS_SHOWN = 12, 3, 3
 
@@ -181,3 +182,30 @@ def _number(value: Any) -> float:
         return float(value)
     except (ValueError, OverflowError):
         return np.nan
+
+
+# A file may claim any size; beyond this one, sparse Gaussian processes in memory are not the tool.
+MAX_BYTES = 8 * 2**30
+
+
+def require_room(num_bytes: int, source: str) -> None:
+    """A size that a file claims must be one that can be meant."""
+    if num_bytes > MAX_BYTES:
+        raise DataError(
+            f"A table must take at most {MAX_BYTES / 2**30:.0f} GiB in memory; {source} would take "
+            f"{num_bytes / 2**30:,.1f}. Split it, or take fewer rows."
+        )
+
+
+@contextmanager
+def readable_as(kind: str, source: str) -> Iterator[None]:
+    """Whatever the parsers of others raise at a broken file becomes one error of ours."""
+    try:
+        yield
+    except MogulError:
+        raise
+    except Exception as error:  # any of them, since parsers promise none
+        reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+        raise DataError(
+            f"The file must be readable as {kind}; {source} is not: {reason}. Is it complete, and of that kind?"
+        ) from error

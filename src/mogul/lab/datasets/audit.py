@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from mogul._typing import Array, IntArray
-from mogul.data.grouped import GroupedData
+from mogul.data.splits import GroupedData
 
 AUDIT_SEED = 0
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mogul._typing import IntArray
 from mogul.data.dataset import Dataset
-from mogul.data.grouped import GroupedData
+from mogul.data.splits import GroupedData
 from mogul.errors import unknown_name
 from mogul.lab.datasets import robots, simulated, tables
 from mogul.lab.datasets.entry import Entry, File

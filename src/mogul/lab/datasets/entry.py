@@ -10,7 +10,7 @@ import numpy as np
 
 from mogul._typing import IntArray
 from mogul.data.dataset import Dataset
-from mogul.data.grouped import GroupedData
+from mogul.data.splits import GroupedData
 from mogul.errors import ConfigError, DataError
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from mogul.data import Dataset
-from mogul.data.grouped import GroupedData
+from mogul.data.splits import GroupedData
 from mogul.errors import ConfigError
 from mogul.lab.baselines import BASELINES, Baseline
 from mogul.lab.datasets.catalogue import entry, load

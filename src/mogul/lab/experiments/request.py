@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mogul.data import Dataset
-from mogul.data.grouped import GroupedData
-from mogul.data.splits import Split
+from mogul.data.splits import GroupedData, Split
 from mogul.errors import ConfigError, require_positive, unknown_name
 from mogul.lab.baselines import Baseline
 from mogul.lab.datasets.entry import data_checksum

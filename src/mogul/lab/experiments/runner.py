@@ -7,7 +7,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from mogul.data.grouped import GroupedData
+from mogul.data.splits import GroupedData
 from mogul.errors import MogulError
 from mogul.lab.experiments.job import Job
 from mogul.lab.experiments.record import Record

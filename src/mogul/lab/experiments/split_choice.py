@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from mogul.data.grouped import GroupedData
-from mogul.data.splits import Split
+from mogul.data.splits import GroupedData, Split
 from mogul.errors import ConfigError
 
 RANDOM, TRAJECTORY = "random", "trajectory"

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from mogul._typing import Array
 from mogul.comparison.least_squares import LeastSquares, normal_prediction
 from mogul.data import Dataset
-from mogul.data.grouped import GroupedData
+from mogul.data.splits import GroupedData
 from mogul.errors import unknown_name
 from mogul.lab.baselines import Baseline
 from mogul.lab.datasets.synthetic import RadialCosine

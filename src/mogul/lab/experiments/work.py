@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from mogul._typing import Array, IntArray
 from mogul.data import Dataset, Scaling
-from mogul.data.grouped import GroupedData
+from mogul.data.splits import GroupedData
 from mogul.errors import FitError, MogulError, MogulWarning
 from mogul.fitted.mixture import FittedMixture
 from mogul.lab.experiments.experiment import Experiment
