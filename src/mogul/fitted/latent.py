@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mogul.config import InferenceConfig
-from mogul.core.moments import Marginals
+from mogul.core.moments import Marginals, standard_normal
 from mogul.data import Batch
 from mogul.errors import ConfigError
 from mogul.models.inputs import Latent
@@ -62,8 +62,12 @@ def infer_inputs(
 def row_bounds(
     model: Model, latent: Latent, batch: Batch, expectation: Expectation, generator: torch.Generator
 ) -> Float[Tensor, "N"]:
-    """ELL − KL of each row: its share of the ELBO."""
-    x = latent.draw(batch, generator)
+    """ELL − KL of each row: its share of the ELBO.
+
+    All rows have the same draw of their own q(x): what is found for a row does not depend on the others beside it.
+    """
+    mean, log_scale = latent.mean[batch.index], latent.log_scale[batch.index]
+    x = mean + torch.exp(log_scale) * standard_normal(mean[:1].shape, generator, like=mean)
     signal = expectation.signal(model, x, generator)
     return row_log_likelihood(model, batch, signal, model.head.noise(x, generator)) - latent.kl(batch)
 
