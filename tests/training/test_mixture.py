@@ -204,7 +204,7 @@ def test_weights_of_components_are_those_of_each_mixture() -> None:
 
 
 def regressor(**settings: Any) -> MultiOutputGPRegressor:
-    small: dict[str, Any] = {"model": "mogp", "epochs": 2, "num_inducing": 4, "num_samples": 10, "num_kept": 2}
+    small: dict[str, Any] = {"model": "n-mogp", "epochs": 2, "num_inducing": 4, "num_samples": 10, "num_kept": 2}
     return MultiOutputGPRegressor(**(small | settings))
 
 

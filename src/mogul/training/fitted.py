@@ -209,6 +209,11 @@ class Fitted:
         return float((self.model.head.noise.floor_var.sqrt() * self.model.mean.scale).min())
 
     @property
+    def is_solved(self) -> bool:
+        """Whether exact GPs left nothing to train: there were no epochs."""
+        return not self.history.num_epochs
+
+    @property
     def num_members(self) -> int:
         """How many models a prediction is mixed of: so many times the draws asked for are in memory."""
         return 1

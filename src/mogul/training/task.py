@@ -251,12 +251,12 @@ class Task:
             if exact is not None:
                 exact.apply(built, generator)
                 if self._is_solved(exact, built):
-                    config = config.solved()
                     if built.head.noise.varies:
                         alternate(built, batch, generator)
                     if correlated:
                         correlate(built, batch, generator)
                     exact.widen(built)
+                    return [Run(built, batch, config.solved(), generator, start, self.watched)]  # others are the same
             runs.append(Run(built, batch, config, generator, start, self.watched))
         return runs
 
