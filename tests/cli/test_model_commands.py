@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 import warnings
 from dataclasses import replace
@@ -216,6 +217,8 @@ def test_a_model_file_is_shown_without_its_tensors(run, model, monkeypatch: pyte
     content = json.loads(run("show", model, "--json").out)
     assert content["output_names"] == OUTPUTS
     assert content["epochs"] == 0
+    assert 0.01 < content["seconds"] < 60  # the time of exact GPs, and not that of looking at their bound
+    assert re.search(r"ELBO \S+ per row, \d+\.\d s ", outcome.out)
     assert content["versions"]["mogul"] == mogul.__version__
 
 

@@ -12,7 +12,7 @@ from mogul.commands.fit import Course, FitSummary
 from mogul.name_lists import as_list
 from mogul.objective import ObjectiveName
 from mogul.report.choices import choice_line
-from mogul.report.names import counted, epochs_words
+from mogul.report.names import counted, epochs_words, seconds_words
 from mogul.report.noise_floors import floor_words, noise_words
 from mogul.report.objectives import objective_words
 
@@ -41,8 +41,8 @@ def fit_lines(summary: FitSummary) -> list[str]:
 def _model(summary: FitSummary) -> list[str]:
     """A model in a line; a mixture, and a line for each of those in it."""
     if len(summary.courses) == 1:
-        return [f"Model    {_course(summary.courses[0], summary.objective)}, {summary.seconds:.0f} s"]
-    whole = f"Model    a mixture of {len(summary.courses)}, {summary.seconds:.0f} s"
+        return [f"Model    {_course(summary.courses[0], summary.objective)}, {seconds_words(summary.seconds)}"]
+    whole = f"Model    a mixture of {len(summary.courses)}, {seconds_words(summary.seconds)}"
     return [whole, *(f"         {_course(course, summary.objective)}" for course in summary.courses)]
 
 
