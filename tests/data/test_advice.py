@@ -46,6 +46,9 @@ SPARSE = np.where(np.arange(30) % 9, NAN, C)  # four values
         ({"a": A, "b": 1e-7 * B}, {"c": C}, {"scales of inputs": ("b", "a")}),
         ({"a": A, "b": 1e-5 * B}, {"c": C}, {}),
         ({"a": 1e9 + A, "b": B}, {"c": C}, {}),
+        ({"a": 1e13 + A, "b": B}, {"c": C}, {"input near rounding": ("a",)}),
+        ({"a": 1e13 + A, "b": 1e13}, {"c": C}, {"constant input": ("b",), "input near rounding": ("a",)}),
+        ({"a": A}, {"b": B, "c": 1e13 + C}, {"output near rounding": ("c",)}),
         ({"a": A}, {"b": 42.0, "c": C}, {"constant output": ("b",)}),
         ({"a": A}, {"b": np.where(A > 0, NAN, 42.0), "c": C}, {"constant output": ("b",)}),
         ({"a": A}, {"b": B, "c": B}, {"duplicate output": ("c",)}),
@@ -98,6 +101,11 @@ def test_messages_have_rule_value_and_remedy():
     assert "; 'c' has 4 of 30. Little can be learnt of it" in finding.message
     (finding,) = advice(Dataset(pd.DataFrame({"a": A, "b": 7.0}), B[:, None]))
     assert finding.message.startswith("Inputs should vary; 'b' holds one value in all rows. Kept")
+    (finding,) = advice(Dataset(A[:, None], pd.DataFrame({"b": B, "c": 1e13 + B})))
+    assert finding.message == (
+        "Outputs should vary by more than rounding; 'c' varies by less than 1e-12 of the values' size. "
+        "Centred, and not scaled: subtract a constant from it first."
+    )
 
 
 class TestFit:

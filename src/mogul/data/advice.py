@@ -8,7 +8,7 @@ import numpy.typing as npt
 from jaxtyping import Float
 
 from mogul.arrays import Array
-from mogul.data.dataset import Dataset, Standardiser
+from mogul.data.dataset import ROUNDING, Dataset, Standardiser, barely_varies
 
 # Beyond this ratio of standard deviations, columns are more likely in the wrong units than in odd ones.
 _WILD = 1e6
@@ -52,14 +52,16 @@ def advice(data: Dataset, num_inducing: Mapping[str, int] | None = None) -> list
 
 def _about_inputs(data: Dataset) -> Iterator[Finding]:
     names = data.input_names
-    constant = _are_constant(data.x) & (data.num_rows > 1)
-    if constant.any():
+    constant = barely_varies(data.x) & (data.num_rows > 1)
+    same = constant & _are_equal(data.x)
+    if same.any():
         yield _found(
             "constant input",
-            _named(names, constant),
+            _named(names, same),
             "Inputs should vary; {columns} {hold} one value in all rows. "
             "Kept, and harmless: nothing is learnt from it, and it may be left out.",
         )
+    yield from _about_rounding(names, constant & ~same, "input")
     copies = _copies(data.x, ~constant)
     if copies.any():
         yield _found(
@@ -91,14 +93,16 @@ def _about_outputs(data: Dataset) -> Iterator[Finding]:
             f"{counts[few].min()} of {data.num_rows}. "
             "Little can be learnt of it but from the outputs beside it: leave it out, or gather more.",
         )
-    constant = _are_constant(data.y) & (counts > 1)
-    if constant.any():
+    constant = barely_varies(data.y) & (counts > 1)
+    same = constant & _are_equal(data.y)
+    if same.any():
         yield _found(
             "constant output",
-            _named(names, constant),
+            _named(names, same),
             "Outputs should vary; {columns} {hold} one value in all rows. "
             "That value is predicted everywhere, with an uncertainty that means nothing: leave it out.",
         )
+    yield from _about_rounding(names, constant & ~same, "output")
     copies = _copies(data.y, ~constant & ~few)
     if copies.any():
         yield _found(
@@ -108,6 +112,16 @@ def _about_outputs(data: Dataset) -> Iterator[Finding]:
             "Kept, and predicted like it: leave one out to save time.",
         )
     yield from _about_scales(data.y, names, ~constant & (counts > 1), "outputs")
+
+
+def _about_rounding(names: list[str], flat: Flags, kind: str) -> Iterator[Finding]:
+    if flat.any():
+        yield _found(
+            f"{kind} near rounding",
+            _named(names, flat),
+            f"{kind.capitalize()}s should vary by more than rounding; {{columns}} {{vary}} by less than "
+            f"{ROUNDING:.0e} of the values' size. Centred, and not scaled: subtract a constant from it first.",
+        )
 
 
 def _about_scales(values: Float[Array, "N K"], names: list[str], vary: Flags, kind: str) -> Iterator[Finding]:
@@ -142,10 +156,10 @@ def _about_inducing(data: Dataset, num_inducing: Mapping[str, int]) -> Iterator[
             )
 
 
-def _are_constant(values: Float[Array, "N K"]) -> Flags:
-    low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)  # of what is there
-    constant: Flags = (high - low) <= 1e-12 * np.maximum(np.abs(low), np.abs(high))  # as in `Standardiser`
-    return constant
+def _are_equal(values: Float[Array, "N K"]) -> Flags:
+    """Which columns have one value, where they have any."""
+    equal: Flags = np.fmin.reduce(values, axis=0) == np.fmax.reduce(values, axis=0)
+    return equal
 
 
 def _copies(values: Float[Array, "N K"], among: Flags) -> Flags:
@@ -179,8 +193,8 @@ def _named(names: list[str], which: Flags) -> tuple[str, ...]:
 def _found(rule: str, columns: tuple[str, ...], pattern: str) -> Finding:
     listed = ", ".join(repr(name) for name in columns[:_NAMES_SHOWN])
     more = len(columns) - _NAMES_SHOWN
-    verbs = {"hold": "hold", "repeat": "repeat", "have": "have"}
+    verbs = {"hold": "hold", "repeat": "repeat", "have": "have", "vary": "vary"}
     if len(columns) == 1:
-        verbs = {"hold": "holds", "repeat": "repeats", "have": "has"}
+        verbs = {"hold": "holds", "repeat": "repeats", "have": "has", "vary": "varies"}
     shown = f"{listed} and {more} more" if more > 0 else listed
     return Finding(rule, columns, pattern.format(columns=shown, **verbs))
