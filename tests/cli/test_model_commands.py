@@ -75,6 +75,9 @@ def test_a_fit_maximises_what_it_is_told_to(run, model, objective):
     told = run(*arguments, "--objective", objective)
     words = {"balanced": "ELBO (balanced) ", "predictive": "predictive objective "}[objective]
     assert words in told.out
+    assert ("It depends on the inputs because of --objective balanced" in told.out) == (objective == "balanced")
+    named = run(*arguments, "--objective", objective, "--noise", "gp", "--force").out
+    assert "because of --objective" not in named
     assert words in run("show", "other.mogul").out
     assert json.loads(run("show", "other.mogul", "--json").out)["objective"] == objective
     x = np.array([[0.3, 9.81, 0.1]])

@@ -15,6 +15,7 @@ from mogul.errors import ConfigError, DataError
 from mogul.experiments.comparison import Leaderboard, Split, Training, compare, holdout, require_known_outputs
 from mogul.families import AUTO, is_latent
 from mogul.objective import ObjectiveName
+from mogul.plan import FROM_RESIDUALS
 from mogul.training.choice import Choice
 from mogul.training.fitted import Fitted
 from mogul.training.held_out import HELD_OUT_SHARE, group_numbers, rows_of_some_groups
@@ -55,7 +56,8 @@ class FitSummary:
     `num_calibrated` counts the groups that the model is calibrated by: its rows, where there are no groups. `groups` is
     the column that says which rows belong together. `noise_floor` is the least standard deviation that noise may have,
     as a share of an output's scale. `noise_factors` counts what outputs share in their noise: 0 where it is not
-    correlated.
+    correlated. `noise_by_objective` says whether the objective asked for noise that depends on the inputs, where
+    residuals would have chosen.
     """
 
     source: str
@@ -72,6 +74,7 @@ class FitSummary:
     noise: str
     noise_factors: int
     noise_floor: float
+    noise_by_objective: bool
     objective: ObjectiveName
     seconds: float
     retrained: bool
@@ -129,7 +132,7 @@ def fit_file(
     if splits and not fitted.history.interrupted:
         say(f"Saved {out}. Fitting once more, beside least squares, on four fifths of the rows (--no-check does not).")
         checked = Check(len(splits[0][1]), compare(data, [model], splits, training))
-    return _summary(path, out, data, groups, fitted, training.objective, seconds, checked)
+    return _summary(path, out, data, groups, fitted, training, seconds, checked)
 
 
 def _refuse_held_out(model: str, groups: str | None, training: Training) -> None:
@@ -178,7 +181,7 @@ def _summary(
     data: Dataset,
     groups: str | None,
     fitted: Fitted,
-    objective: ObjectiveName,
+    training: Training,
     seconds: float,
     check: Check | None,
 ) -> FitSummary:
@@ -199,12 +202,20 @@ def _summary(
         noise=fitted.noise_name,
         noise_factors=fitted.noise_factors,
         noise_floor=fitted.noise_floor,
-        objective=objective,
+        noise_by_objective=_noise_by_objective(fitted, training),
+        objective=training.objective,
         seconds=seconds,
         retrained=fitted.history.retrained,
         choice=fitted.choice,
         check=check,
     )
+
+
+def _noise_by_objective(fitted: Fitted, training: Training) -> bool:
+    """Balanced training has a use for noise that depends on the inputs alone; many rows have that anyway."""
+    config = None if fitted.blueprint is None else fitted.blueprint.config
+    left_open = training.options.get("noise", FROM_RESIDUALS) == FROM_RESIDUALS
+    return left_open and training.objective == "balanced" and config is not None and config.start == "exact"
 
 
 def _course(fitted: Fitted) -> Course:

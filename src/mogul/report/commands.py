@@ -27,6 +27,7 @@ def fit_lines(summary: FitSummary) -> list[str]:
         f"Outputs  {counted(summary.output_names)} ({missing})",
         *_model(summary),
         f"Noise    {noise_words(summary.noise, summary.noise_factors)}, {floor_words(summary.noise_floor)}",
+        *_why_noise(summary),
         *_held_out(summary),
     ]
     if summary.check is not None:
@@ -52,6 +53,12 @@ def _course(course: Course, objective: ObjectiveName) -> str:
         return f"{course.model}: exact GPs, one for each output, {reached}"
     starts = f"best of {course.starts} starts" if course.starts > 1 else "1 start"
     return f"{course.model}: {epochs_words(course.epochs)}, {starts}, {reached}"
+
+
+def _why_noise(summary: FitSummary) -> list[str]:
+    if not summary.noise_by_objective:
+        return []
+    return ["         It depends on the inputs because of --objective balanced; --noise names another."]
 
 
 def _held_out(summary: FitSummary) -> list[str]:
