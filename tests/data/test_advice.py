@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mogul import Dataset, TrainingConfig, fit
-from mogul.data.advice import advice
+from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit
+from mogul.data.advice import advice, row_advice
 from mogul.errors import MogulWarning
 from mogul.training import Stopping
 
@@ -91,6 +91,22 @@ def test_inducing_points_are_compared_with_different_rows(num_copies: int, asked
     assert len(fitted.model.prior.inducing_points) == min(asked, 30)
 
 
+@pytest.mark.parametrize(
+    ("x", "y", "rules"),
+    [
+        (A, B, []),
+        (A[:4], B[:4], ["few rows"]),
+        (A[:5], B[:5], []),
+        (np.append(A, A[:2]), np.append(B, B[:2]), []),  # 2 of 32
+        (np.append(A, A[:4]), np.append(B, B[:4]), ["copied rows"]),  # 4 of 34
+        (np.append(A, A[:4]), np.append(B, C[:4]), []),  # measured twice, with different results
+        (np.tile(A, 2), np.tile(SPARSE, 2), ["copied rows"]),  # a missing value is one as well
+    ],
+)
+def test_rows_should_be_several_and_their_own(x: np.ndarray, y: np.ndarray, rules: list[str]):
+    assert [finding.rule for finding in row_advice(Dataset(x[:, None], y[:, None]))] == rules
+
+
 def test_messages_have_rule_value_and_remedy():
     x = {f"x{number}": A for number in range(7)}
     (finding,) = advice(Dataset(pd.DataFrame(x), B[:, None]))
@@ -131,6 +147,13 @@ class TestFit:
             "Inputs should differ from each other",
             "num_inducing should be at most the number of different rows, 30",
         ]
+
+    def test_copies_and_few_rows_are_warned_of_but_not_weights(self):
+        _, said = self.said({"a": np.tile(A[:2], 2)}, {"b": np.tile(B[:2], 2)}, "mogp")
+        assert said == ["There should be at least 5 rows", "Rows should be measurements of their own"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            MultiOutputGPRegressor("mogp").fit(A[:, None], B, sample_weight=np.full(30, 2))
 
     def test_the_default_number_of_inducing_points_is_lowered_without_a_word(self):
         _, said = self.said({"a": A}, {"b": B}, config=TrainingConfig(epochs=1, num_starts=1))

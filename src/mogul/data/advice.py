@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from jaxtyping import Float
 
 from mogul.arrays import Array
@@ -15,6 +16,9 @@ _WILD = 1e6
 # Below this share of the largest, an eigenvalue of the inputs' correlations is rounding, or as good as that.
 _FLAT = 1e-12
 _FEW_VALUES = 10
+_FEW_ROWS = 5
+# From this share of the rows on, copies are more likely a mistake in the data than measurements that agree.
+_MANY_COPIES = 0.1
 _NAMES_SHOWN = 4
 
 Flags = npt.NDArray[np.bool_]  # one for each column
@@ -48,6 +52,37 @@ def advice(data: Dataset, num_inducing: Mapping[str, int] | None = None) -> list
         [('constant input', ('x0',))]
     """
     return [*_about_inputs(data), *_about_outputs(data), *_about_inducing(data, num_inducing or {})]
+
+
+def row_advice(data: Dataset) -> list[Finding]:
+    """What is odd about the rows as they were given, before any are repeated by their weights or held out.
+
+    Example:
+        >>> [finding.rule for finding in row_advice(Dataset([[1.0], [1.0], [2.0]], [[5.0], [5.0], [6.0]]))]
+        ['few rows', 'copied rows']
+    """
+    found = []
+    if data.num_rows < _FEW_ROWS:
+        found.append(
+            Finding(
+                "few rows",
+                (),
+                f"There should be at least {_FEW_ROWS} rows; got {data.num_rows}. "
+                "Predictions say little more than the mean and spread of the outputs: gather more.",
+            )
+        )
+    share = pd.DataFrame(np.hstack([data.x, data.y])).duplicated().mean() if data.num_inputs else 0.0
+    if share >= _MANY_COPIES:
+        found.append(
+            Finding(
+                "copied rows",
+                (),
+                f"Rows should be measurements of their own; about {round(share, 1):.0%} repeat another, inputs and "
+                "outputs alike. Each copy counts as a measurement, and uncertainty is too small if it is none: drop "
+                "copies, or give rows of one measurement the same label in groups.",
+            )
+        )
+    return found
 
 
 def _about_inputs(data: Dataset) -> Iterator[Finding]:

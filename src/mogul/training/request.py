@@ -12,6 +12,7 @@ from jaxtyping import Int
 
 from mogul.arrays import IntArray
 from mogul.data import Dataset
+from mogul.data.advice import row_advice
 from mogul.errors import ConfigError, MogulWarning, require_positive
 from mogul.families import AUTO, is_latent, members
 from mogul.model import Model
@@ -108,6 +109,8 @@ class Request:
         return self.model or default_model(*sizes, grouped=self._grouped(rows), noise=self.options.get("noise"))
 
     def _trained(self, rows: Rows, whole: Dataset, *, calibrating: bool) -> Fitted:
+        for finding in row_advice(whole):
+            warnings.warn(finding.message, MogulWarning, stacklevel=4)
         model = self.model_for(rows)
         options = with_defaults(self.options, model, self.preset, rows.data.num_outputs, rows.data.num_rows)
         choosing = AUTO in (model, options["noise"])
