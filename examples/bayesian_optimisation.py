@@ -13,9 +13,7 @@ from botorch.utils.multi_objective.box_decompositions.dominated import Dominated
 import mogul
 
 
-def main(
-    num_start: int = 8, num_rounds: int = 10, epochs: int | None = None, maxiter: int = 100
-) -> tuple[float, float]:
+def main(num_start: int = 8, num_rounds: int = 10, maxiter: int = 100) -> tuple[float, float]:
     """Hypervolume of what was found in two points a round, and of as many random points."""
     problem = BraninCurrin(negate=True).double()  # BoTorch maximises
     bounds = problem.bounds.double()
@@ -25,7 +23,7 @@ def main(
     Y = problem(X)
     for number in range(num_rounds):
         # A dozen values of a function without noise do not say how noise varies.
-        regressor = mogul.MultiOutputGPRegressor("mogp", num_latents=2, num_starts=1, epochs=epochs, noise="constant")
+        regressor = mogul.MultiOutputGPRegressor("mogp", num_latents=2, noise="constant")
         surrogate = regressor.fit(X, Y).to_botorch()
         acquisition = qLogNoisyExpectedHypervolumeImprovement(surrogate, problem.ref_point.tolist(), X_baseline=X)
         new, _ = optimize_acqf(

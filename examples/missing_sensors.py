@@ -19,20 +19,13 @@ def main(num_rows: int = 400, epochs: int | None = None) -> dict[str, float]:
     seen = np.where(off, np.nan, whole)
 
     # Without planes, which would be fitted on different rows for each sensor.
-    settings = {
-        "mean": "paper",
-        "num_inducing": 40,
-        "batch_size": 50,
-        "epochs": epochs,
-        "num_starts": 1,
-        "num_latents": 2,
-    }
-    together = mogul.MultiOutputGPRegressor("mogp", **settings).fit(time, seen).predict(time)
+    settings = {"mean": "paper", "num_inducing": 40}
+    shared = mogul.MultiOutputGPRegressor("mogp", num_latents=2, epochs=epochs, batch_size=50, **settings)
+    together = shared.fit(time, seen).predict(time)
     alone = np.empty_like(whole)
-    settings["num_latents"] = 1
     for sensor in range(6):
         known = ~off[:, sensor]
-        one = mogul.MultiOutputGPRegressor("mogp", **settings).fit(time[known], seen[known, sensor])
+        one = mogul.MultiOutputGPRegressor("mogp", num_latents=1, **settings).fit(time[known], seen[known, sensor])
         alone[:, sensor] = one.predict(time)
 
     guesses = {"one model for all": together, "one for each": alone}

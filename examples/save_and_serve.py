@@ -11,12 +11,12 @@ import pandas as pd
 import mogul
 
 
-def main(num_rows: int = 500, epochs: int | None = None, num_calls: int = 200) -> float:
+def main(num_rows: int = 500, num_calls: int = 200) -> float:
     """The largest difference between slopes of the loaded model and finite differences of its mean."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.uniform(-1, 1, (num_rows, 2)), columns=["angle", "speed"])
     Y = pd.DataFrame({"torque": np.sin(3 * X["angle"]) + 0.3 * X["speed"], "power": X["angle"] * X["speed"]})
-    mogul.MultiOutputGPRegressor(num_inducing=50, epochs=epochs, num_starts=1).fit(X, Y).save("arm.mogul")
+    mogul.MultiOutputGPRegressor(num_inducing=50).fit(X, Y).save("arm.mogul")
 
     regressor = mogul.MultiOutputGPRegressor.load("arm.mogul")  # no pickle: a file cannot run code
     print(regressor.predict(X.head(2)))  # names and index come back

@@ -156,6 +156,17 @@ def test_groups_may_be_a_column_or_labels():
     assert not mogul.fit(x, y, **ONCE).history.retrained
 
 
+def test_groups_may_be_a_column_of_x_beside_y():
+    polars = pytest.importorskip("polars")
+    frame, (x, y) = table(), arrays()
+    by_array = mogul.fit(x, y, groups=frame["run"].to_numpy(), **ONCE)
+    beside = frame[["time", "run", "load"]]
+    for inputs in (beside, polars.DataFrame({name: beside[name].to_numpy() for name in beside})):
+        by_name = mogul.fit(inputs, frame[OUTPUTS], groups="run", **ONCE)
+        assert by_name.input_names == INPUTS
+        assert_same(by_name, by_array, x)
+
+
 def test_rows_of_ones_own_say_when_to_stop():
     x, y = arrays()
     pair = mogul.fit(x[:18], y[:18], validation=(x[18:], y[18:]), **ONCE)
@@ -243,6 +254,16 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"X": None, "Y": Y, "model": "mogp-lvm", "groups": np.arange(24)},
         ConfigError,
         "groups needs a model with observed inputs, .*; got mogp-lvm. Leave it out",
+    ),
+    "groups by name of an array": (
+        {"X": X, "Y": Y, "groups": "run"},
+        ConfigError,
+        "groups names a column of a DataFrame; got 'run' and a ndarray as X. Give a label for each row",
+    ),
+    "unknown groups beside Y": (
+        {"X": table()[["run"]], "Y": Y, "groups": "ran"},
+        DataError,
+        "groups must name columns of X; 'ran' is not among",
     ),
     "own rows and groups": (
         {"X": X, "Y": Y, "validation": (X, Y), "groups": np.arange(24)},

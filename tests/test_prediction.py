@@ -203,6 +203,14 @@ class TestSample:
         np.testing.assert_array_equal(first, again)
         assert not np.array_equal(first, other)
 
+    def test_a_seed_is_not_needed_and_a_generator_goes_on(self, mixture):
+        np.testing.assert_array_equal(mixture.sample(3), mixture.sample(3, seed=0))
+        rng, same = np.random.default_rng(5), np.random.default_rng(5)
+        first, second = mixture.sample(3, rng), mixture.sample(3, rng)
+        np.testing.assert_array_equal(first, mixture.sample(3, same))
+        assert not np.array_equal(first, second)
+        assert not np.array_equal(mixture.sample(3, None), mixture.sample(3, None))
+
 
 class TestUnits:
     """Standardised and original units."""

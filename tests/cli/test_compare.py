@@ -33,10 +33,14 @@ def test_least_squares_and_the_mean_are_always_there(run):
     assert outcome.code == 0
     for part in ("mogp", "least squares", "mean", "LL", "behind", "MRMSE", "CRPS", "80%", "95%"):
         assert part in outcome.out
-    assert re.search("A line would do|mogp is the best", outcome.out)
+    verdict = re.search(
+        r"^mogp is the best: least squares is 0\.\d+ ± 0\.\d+ nats per row behind\.$", outcome.out, re.M
+    )
+    assert verdict is not None, outcome.out
     assert outcome.err.count("fold") == 2
+    assert outcome.err.count("no effect on mogp, which exact GPs solve here; got epochs=1. Leave them out") == 1
     page = Path("new/page.html").read_text(encoding="utf-8")
-    assert re.search("A line would do|mogp is the best", page)
+    assert verdict.group() in page
     assert HOSTILE not in page
     assert "&lt;script&gt;" in page
     assert not re.search(r"(src|href)=|@import|url\(", page), "a page of its own needs nothing from elsewhere"

@@ -175,11 +175,13 @@ def test_intervals_of_a_deep_model_are_those_of_its_calibration_whatever_the_see
 def test_the_elbo_is_shared_among_the_rows_trained_on(run, runs, extra, num_trained):
     arguments = ("fit", runs, "--targets", "force", "--inputs", "angle,load", "--model", "mogp", *extra, *QUICK)
     summary = json.loads(run(*arguments, "--json").out)
-    last = json.loads(run("show", "model.mogul", "--json").out)["last_elbo"]
+    last = json.loads(run("show", "model.mogul", "--json").out)["last_elbo_per_row"]
+    assert last == pytest.approx(mogul.load("model.mogul").history.elbo[-1] / num_trained)
     assert (summary["num_rows"], summary["num_trained"]) == (40, num_trained)
-    assert summary["courses"][0]["elbo_per_row"] == pytest.approx(last / num_trained)
+    assert summary["courses"][0]["elbo_per_row"] == pytest.approx(last)
     lines = run(*arguments, "--force").out
-    assert f"ELBO {last / num_trained:.2f} per row" in lines
+    assert f"ELBO {last:.2f} per row" in lines
+    assert f"ELBO {last:,.2f} per row" in run("show", "model.mogul").out
     assert ("40, of which" in lines) == (num_trained < 40)
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 import warnings
 from dataclasses import replace
@@ -74,6 +75,9 @@ def test_a_fit_maximises_what_it_is_told_to(run, model, objective):
     told = run(*arguments, "--objective", objective)
     words = {"balanced": "ELBO (balanced) ", "predictive": "predictive objective "}[objective]
     assert words in told.out
+    assert ("It depends on the inputs because of --objective balanced" in told.out) == (objective == "balanced")
+    named = run(*arguments, "--objective", objective, "--noise", "gp", "--force").out
+    assert "because of --objective" not in named
     assert words in run("show", "other.mogul").out
     assert json.loads(run("show", "other.mogul", "--json").out)["objective"] == objective
     x = np.array([[0.3, 9.81, 0.1]])
@@ -216,6 +220,8 @@ def test_a_model_file_is_shown_without_its_tensors(run, model, monkeypatch: pyte
     content = json.loads(run("show", model, "--json").out)
     assert content["output_names"] == OUTPUTS
     assert content["epochs"] == 0
+    assert 0.01 < content["seconds"] < 60  # the time of exact GPs, and not that of looking at their bound
+    assert re.search(r"ELBO \S+ per row, \d+\.\d s ", outcome.out)
     assert content["versions"]["mogul"] == mogul.__version__
 
 

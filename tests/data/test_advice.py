@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mogul import Dataset, TrainingConfig, fit
-from mogul.data.advice import advice
+from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit
+from mogul.data.advice import advice, row_advice
 from mogul.errors import MogulWarning
 from mogul.training import Stopping
 
@@ -46,6 +46,9 @@ SPARSE = np.where(np.arange(30) % 9, NAN, C)  # four values
         ({"a": A, "b": 1e-7 * B}, {"c": C}, {"scales of inputs": ("b", "a")}),
         ({"a": A, "b": 1e-5 * B}, {"c": C}, {}),
         ({"a": 1e9 + A, "b": B}, {"c": C}, {}),
+        ({"a": 1e13 + A, "b": B}, {"c": C}, {"input near rounding": ("a",)}),
+        ({"a": 1e13 + A, "b": 1e13}, {"c": C}, {"constant input": ("b",), "input near rounding": ("a",)}),
+        ({"a": A}, {"b": B, "c": 1e13 + C}, {"output near rounding": ("c",)}),
         ({"a": A}, {"b": 42.0, "c": C}, {"constant output": ("b",)}),
         ({"a": A}, {"b": np.where(A > 0, NAN, 42.0), "c": C}, {"constant output": ("b",)}),
         ({"a": A}, {"b": B, "c": B}, {"duplicate output": ("c",)}),
@@ -88,6 +91,22 @@ def test_inducing_points_are_compared_with_different_rows(num_copies: int, asked
     assert len(fitted.model.prior.inducing_points) == min(asked, 30)
 
 
+@pytest.mark.parametrize(
+    ("x", "y", "rules"),
+    [
+        (A, B, []),
+        (A[:4], B[:4], ["few rows"]),
+        (A[:5], B[:5], []),
+        (np.append(A, A[:2]), np.append(B, B[:2]), []),  # 2 of 32
+        (np.append(A, A[:4]), np.append(B, B[:4]), ["copied rows"]),  # 4 of 34
+        (np.append(A, A[:4]), np.append(B, C[:4]), []),  # measured twice, with different results
+        (np.tile(A, 2), np.tile(SPARSE, 2), ["copied rows"]),  # a missing value is one as well
+    ],
+)
+def test_rows_should_be_several_and_their_own(x: np.ndarray, y: np.ndarray, rules: list[str]):
+    assert [finding.rule for finding in row_advice(Dataset(x[:, None], y[:, None]))] == rules
+
+
 def test_messages_have_rule_value_and_remedy():
     x = {f"x{number}": A for number in range(7)}
     (finding,) = advice(Dataset(pd.DataFrame(x), B[:, None]))
@@ -98,6 +117,11 @@ def test_messages_have_rule_value_and_remedy():
     assert "; 'c' has 4 of 30. Little can be learnt of it" in finding.message
     (finding,) = advice(Dataset(pd.DataFrame({"a": A, "b": 7.0}), B[:, None]))
     assert finding.message.startswith("Inputs should vary; 'b' holds one value in all rows. Kept")
+    (finding,) = advice(Dataset(A[:, None], pd.DataFrame({"b": B, "c": 1e13 + B})))
+    assert finding.message == (
+        "Outputs should vary by more than rounding; 'c' varies by less than 1e-12 of the values' size. "
+        "Centred, and not scaled: subtract a constant from it first."
+    )
 
 
 class TestFit:
@@ -123,6 +147,13 @@ class TestFit:
             "Inputs should differ from each other",
             "num_inducing should be at most the number of different rows, 30",
         ]
+
+    def test_copies_and_few_rows_are_warned_of_but_not_weights(self):
+        _, said = self.said({"a": np.tile(A[:2], 2)}, {"b": np.tile(B[:2], 2)}, "mogp")
+        assert said == ["There should be at least 5 rows", "Rows should be measurements of their own"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            MultiOutputGPRegressor("mogp").fit(A[:, None], B, sample_weight=np.full(30, 2))
 
     def test_the_default_number_of_inducing_points_is_lowered_without_a_word(self):
         _, said = self.said({"a": A}, {"b": B}, config=TrainingConfig(epochs=1, num_starts=1))

@@ -79,7 +79,7 @@ RUNS = np.repeat(np.arange(8), 10)
 
 
 def regressor(**settings: Any) -> MultiOutputGPRegressor:
-    return MultiOutputGPRegressor(**({"model": "mogp", "epochs": 1, "num_starts": 1, "num_inducing": 5} | settings))
+    return MultiOutputGPRegressor(**({"model": "mogp", "num_inducing": 5} | settings))
 
 
 class TestWarning:
@@ -95,8 +95,8 @@ class TestWarning:
             lambda data: regressor(calibrate=0.2, noise="auto").fit(data.x, data.y),
             lambda data: regressor(calibrate=0.2).fit(data.x, data.y, validation=(data.x, data.y)),
             lambda data: regressor().fit(data.x, data.y, sample_weight=1 + np.arange(80) % 2, validation=0.2),
-            lambda data: Training(epochs=1, calibrate=0.2).fit(data, "mogp"),
-            lambda data: Training(epochs=1, calibrate=0.2, options={"noise": "auto"}).fit(data, "mogp"),
+            lambda data: Training(calibrate=0.2).fit(data, "mogp"),
+            lambda data: Training(calibrate=0.2, options={"noise": "auto"}).fit(data, "mogp"),
         ],
         ids=["fit", "share", "calibrate", "both", "auto", "own rows", "copies", "command", "command auto"],
     )
@@ -114,7 +114,7 @@ class TestWarning:
             regressor(calibrate=0.3).fit(data.x, data.y, groups=RUNS)
             regressor().fit(data.x, data.y, validation=(data.x, data.y))
             fit(data, model="mogp", config=CONFIG, num_inducing=5, held_out=np.arange(9))
-            Training(epochs=1, calibrate=0.3, groups=RUNS).fit(data, "mogp")
+            Training(calibrate=0.3, groups=RUNS).fit(data, "mogp")
 
     def test_copies_of_rows_are_no_order(self):
         data = shuffled(series())

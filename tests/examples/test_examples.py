@@ -12,14 +12,14 @@ pytestmark = pytest.mark.no_cover
 FOLDER = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py"))
 QUICK = {
-    "bayesian_optimisation": {"num_rounds": 4, "epochs": 20, "maxiter": 3},
+    "bayesian_optimisation": {"num_rounds": 4, "maxiter": 3},
     "cross_validation": {"num_rows": 60, "epochs": 3, "num_folds": 2},
     "latent_map": {"num_rows": 40, "epochs": 20, "inference_steps": 20},
     "matern_kernel": {"num_rows": 80, "epochs": 3},
     "missing_sensors": {"num_rows": 200, "epochs": 3},
     "quickstart": {"num_rows": 80, "epochs": 5},
     "robot_arm": {"num_segments": 6, "every": 20, "epochs": 2, "num_inducing": 10},
-    "save_and_serve": {"num_rows": 80, "epochs": 5, "num_calls": 3},
+    "save_and_serve": {"num_rows": 80, "num_calls": 3},
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mogul.data import Dataset, Scaling, Standardiser
-from mogul.errors import DataError
+from mogul.errors import DataError, ShapeError
 from mogul.fitted import fitted as fitted_module
 from mogul.metrics import Scores, score
 from mogul.prediction import predict
@@ -48,6 +48,26 @@ class TestPredict:
         assert prediction.mean.shape == prediction.var.shape == (3, 3)
         assert prediction.component_mean.shape == prediction.component_var.shape == (100, 3, 3)
         assert fitted.predict(NEW[:1], num_samples=7).component_mean.shape == (7, 1, 3)
+
+    def test_densities_are_joint_over_what_is_there(self, fitted: Fitted):
+        y = data().y[:3].copy()
+        y[0], y[1, 0] = np.nan, np.nan
+        each = fitted.log_density(NEW, y)
+        np.testing.assert_array_equal(each, fitted.predict(NEW).log_density(y))
+        assert each[0] == 0.0
+        frames = pd.DataFrame(NEW[:, ::-1], columns=["load", "time"]), pd.DataFrame(y)
+        np.testing.assert_array_equal(fitted.log_density(*frames), each)
+        with pytest.raises(ShapeError, match="Y must have 3 columns, as in training; got 2"):
+            fitted.log_density(NEW, y[:, :2])
+
+    def test_a_density_in_original_units_integrates_to_one(self):
+        rows = data()
+        one = fit(rows.x, rows.y[:, 0], model="mogp", noise="constant")
+        prediction = one.predict(NEW[:1])
+        (mean,), (std,) = prediction.mean[0:1, 0], prediction.std[0:1, 0]
+        y = np.linspace(mean - 8 * std, mean + 8 * std, 801)
+        density = np.exp(one.log_density(np.repeat(NEW[:1], len(y), axis=0), y))
+        assert np.trapezoid(density, y) == pytest.approx(1.0, abs=0.02)
 
     def test_inputs_are_standardised_and_outputs_brought_back(self, fitted: Fitted):
         x = torch.as_tensor((NEW - data().x.mean(0)) / data().x.std(0))

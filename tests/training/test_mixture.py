@@ -1,5 +1,6 @@
 """The best starts kept together: the true mixture of what each says, in every answer."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -204,7 +205,7 @@ def test_weights_of_components_are_those_of_each_mixture() -> None:
 
 
 def regressor(**settings: Any) -> MultiOutputGPRegressor:
-    small: dict[str, Any] = {"model": "mogp", "epochs": 2, "num_inducing": 4, "num_samples": 10, "num_kept": 2}
+    small: dict[str, Any] = {"model": "n-mogp", "epochs": 2, "num_inducing": 4, "num_samples": 10, "num_kept": 2}
     return MultiOutputGPRegressor(**(small | settings))
 
 
@@ -304,7 +305,14 @@ class TestModels:
         assert (card.model, card.kept) == ("mogp+n-mogp", 2)
         lines = dict(card_lines(card))
         assert lines["model"] == "mogp+n-mogp, a mixture, observed inputs, float64"
-        assert lines["training"].startswith("mogp: 2 epochs, best of 1 starts")
+        assert re.fullmatch(r"a mixture of 2, \d+\.\d s", lines["training"])
+        for member, shown in zip(mixture.members, card.members, strict=True):
+            first, last = (member.history.elbo[end] / 24 for end in (0, -1))
+            line = f"{member.model_name}: 2 epochs, start 1 of 1, ELBO {first:,.2f} → {last:,.2f} per row"
+            assert ("", line) in card_lines(card)
+            assert shown.options["num_inducing"] == 4
+        (options,) = [line for label, line in card_lines(card) if not label and line.startswith("n-mogp: noise")]
+        assert "num_inducing = 4" in options
 
     @pytest.mark.parametrize("num_epochs", [1, 3])
     def test_it_goes_on_where_it_was_killed(self, tmp_path: Path, num_epochs: int) -> None:

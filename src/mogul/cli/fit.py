@@ -18,6 +18,7 @@ from mogul.fitted.choice import Choice
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.mixture import FittedMixture
 from mogul.models.families import AUTO, is_latent
+from mogul.models.parts import FROM_RESIDUALS
 from mogul.objective import ObjectiveName
 from mogul.training.held_out import HELD_OUT_SHARE, rows_of_some_groups
 
@@ -56,7 +57,8 @@ class FitSummary:
     `num_calibrated` counts the groups that the model is calibrated by: its rows, where there are no groups. `groups` is
     the column that says which rows belong together. `noise_floor` is the least standard deviation that noise may have,
     as a share of an output's scale. `noise_factors` counts what outputs share in their noise: 0 where it is not
-    correlated.
+    correlated. `noise_by_objective` says whether the objective asked for noise that depends on the inputs, where
+    residuals would have chosen.
     """
 
     source: str
@@ -73,6 +75,7 @@ class FitSummary:
     noise: str
     noise_factors: int
     noise_floor: float
+    noise_by_objective: bool
     objective: ObjectiveName
     seconds: float
     retrained: bool
@@ -130,7 +133,7 @@ def fit_file(
     if splits and not fitted.history.interrupted:
         say(f"Saved {out}. Fitting once more, beside least squares, on four fifths of the rows (--no-check does not).")
         checked = Check(len(splits[0][1]), compare(data, [model], splits, training))
-    return _summary(path, out, data, groups, fitted, training.objective, seconds, checked)
+    return _summary(path, out, data, groups, fitted, training, seconds, checked)
 
 
 def _refuse_held_out(model: str, groups: str | None, training: Training) -> None:
@@ -179,7 +182,7 @@ def _summary(
     data: Dataset,
     groups: str | None,
     fitted: Fitted,
-    objective: ObjectiveName,
+    training: Training,
     seconds: float,
     check: Check | None,
 ) -> FitSummary:
@@ -200,12 +203,20 @@ def _summary(
         noise=fitted.noise_name,
         noise_factors=fitted.noise_factors,
         noise_floor=fitted.noise_floor,
-        objective=objective,
+        noise_by_objective=_noise_by_objective(fitted, training),
+        objective=training.objective,
         seconds=seconds,
         retrained=fitted.history.retrained,
         choice=fitted.choice,
         check=check,
     )
+
+
+def _noise_by_objective(fitted: Fitted, training: Training) -> bool:
+    """Balanced training has a use for noise that depends on the inputs alone; many rows have that anyway."""
+    config = None if fitted.blueprint is None else fitted.blueprint.config
+    left_open = training.options.get("noise", FROM_RESIDUALS) == FROM_RESIDUALS
+    return left_open and training.objective == "balanced" and config is not None and config.start == "exact"
 
 
 def _course(fitted: Fitted) -> Course:

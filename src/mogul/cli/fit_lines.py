@@ -11,7 +11,7 @@ from mogul.cli.choices import choice_line
 from mogul.cli.evaluate import BAND, Evaluation
 from mogul.cli.fit import Course, FitSummary
 from mogul.cli.objectives import objective_words
-from mogul.cli.words import counted, epochs_words
+from mogul.cli.words import counted, epochs_words, seconds_words
 from mogul.errors import as_list
 from mogul.lab.report.noise_floors import floor_words, noise_words
 from mogul.objective import ObjectiveName
@@ -27,6 +27,7 @@ def fit_lines(summary: FitSummary) -> list[str]:
         f"Outputs  {counted(summary.output_names)} ({missing})",
         *_model(summary),
         f"Noise    {noise_words(summary.noise, summary.noise_factors)}, {floor_words(summary.noise_floor)}",
+        *_why_noise(summary),
         *_held_out(summary),
     ]
     if summary.check is not None:
@@ -41,8 +42,8 @@ def fit_lines(summary: FitSummary) -> list[str]:
 def _model(summary: FitSummary) -> list[str]:
     """A model in a line; a mixture, and a line for each of those in it."""
     if len(summary.courses) == 1:
-        return [f"Model    {_course(summary.courses[0], summary.objective)}, {summary.seconds:.0f} s"]
-    whole = f"Model    a mixture of {len(summary.courses)}, {summary.seconds:.0f} s"
+        return [f"Model    {_course(summary.courses[0], summary.objective)}, {seconds_words(summary.seconds)}"]
+    whole = f"Model    a mixture of {len(summary.courses)}, {seconds_words(summary.seconds)}"
     return [whole, *(f"         {_course(course, summary.objective)}" for course in summary.courses)]
 
 
@@ -52,6 +53,12 @@ def _course(course: Course, objective: ObjectiveName) -> str:
         return f"{course.model}: exact GPs, one for each output, {reached}"
     starts = f"best of {course.starts} starts" if course.starts > 1 else "1 start"
     return f"{course.model}: {epochs_words(course.epochs)}, {starts}, {reached}"
+
+
+def _why_noise(summary: FitSummary) -> list[str]:
+    if not summary.noise_by_objective:
+        return []
+    return ["         It depends on the inputs because of --objective balanced; --noise names another."]
 
 
 def _held_out(summary: FitSummary) -> list[str]:

@@ -1,12 +1,14 @@
 """A model file as a table for a terminal."""
 
+from collections.abc import Iterable
+
 from rich.table import Table
 from rich.text import Text
 
 from mogul.cli.choices import choice_line
 from mogul.cli.objectives import objective_words
-from mogul.cli.show import ModelCard
-from mogul.cli.words import counted, epochs_words
+from mogul.cli.show import MemberCard, ModelCard
+from mogul.cli.words import counted, epochs_words, seconds_words
 from mogul.models.families import members
 
 
@@ -22,28 +24,48 @@ def model_table(card: ModelCard) -> Table:
 
 def card_lines(card: ModelCard) -> list[tuple[str, str]]:
     """Labels and values of the table."""
-    ends = [f"{elbo:,.1f}" for elbo in dict.fromkeys((card.first_elbo, card.last_elbo)) if elbo is not None]
-    course = f", {objective_words(card.objective)} {' → '.join(ends)}" if ends else ""
-    options = ", ".join(f"{name} = {value}" for name, value in card.options.items())
-    first, *others = members(card.model)
-    mixed = ", a mixture" if others else ""
-    per_model = card.kept // (1 + len(others))
-    kept = "best" if per_model == 1 else f"mixture of the best {per_model}"
-    of_first = f"{first}: " if others else ""
-    trained = f"{epochs_words(card.epochs)}, {kept} of {card.starts} starts"
-    steps = trained if card.epochs else "exact GPs, one for each output"
+    mixed = ", a mixture" if card.kept > 1 else ""
     return [
         ("model", f"{card.model}{mixed}, {card.kind} inputs, {card.precision}"),
-        ("options", of_first + (options or "the model's own")),
+        *_labelled("options", dict.fromkeys(_options(member, card) for member in card.members)),
         *([("noise", f"correlated across outputs ({_factors(card.noise_factors)})")] if card.noise_factors else []),
         ("inputs", counted(card.input_names)),
         ("outputs", counted(card.output_names)),
-        ("training", f"{of_first}{steps}{course}, {card.seconds:.0f} s"),
+        *_labelled("training", _training(card)),
         ("calibration", _calibration(card.calibration)),
         *([] if card.choice is None else [("chosen", choice_line(card.choice))]),
         ("file", f"format {card.format}, {card.num_bytes:,} bytes, seal intact"),
         ("written with", ", ".join(f"{name} {version}" for name, version in card.versions.items())),
     ]
+
+
+def _labelled(label: str, values: Iterable[str]) -> list[tuple[str, str]]:
+    """The label beside the first of them."""
+    return [("" if place else label, value) for place, value in enumerate(values)]
+
+
+def _options(member: MemberCard, card: ModelCard) -> str:
+    given = ", ".join(f"{name} = {value}" for name, value in member.options.items()) or "the model's own"
+    return f"{member.model}: {given}" if members(card.model)[1:] else given
+
+
+def _training(card: ModelCard) -> list[str]:
+    """A line; of a mixture, one for each member, too."""
+    if card.kept == 1:
+        (only,) = card.members
+        return [f"{_course(only, card.objective, f'best of {only.starts} starts')}, {seconds_words(card.seconds)}"]
+    each = [
+        f"{member.model}: {_course(member, card.objective, f'start {member.start + 1} of {member.starts}')}"
+        for member in card.members
+    ]
+    return [f"a mixture of {card.kept}, {seconds_words(card.seconds)}", *each]
+
+
+def _course(member: MemberCard, objective: str, start: str) -> str:
+    steps = f"{epochs_words(member.epochs)}, {start}" if member.epochs else "exact GPs, one for each output"
+    values = dict.fromkeys((member.first_elbo_per_row, member.last_elbo_per_row))
+    ends = [f"{elbo:,.2f}" for elbo in values if elbo is not None]
+    return f"{steps}, {objective_words(objective)} {' → '.join(ends)} per row" if ends else steps
 
 
 def _factors(count: int) -> str:

@@ -13,29 +13,41 @@ from mogul.models.families import mixture
 from mogul.storage.migrations import choice_of_today
 from mogul.storage.seal import read_header
 
-_EPOCH = ("start", "elbo", "seconds", "learning_rate")
+_EPOCH = ("start", "elbo", "learning_rate")
 _GROUPS, _LOADINGS = "calibration.groups", "model.head.correlation.loadings"  # as `mogul.fitted.files` calls them
 
 
 @dataclass(frozen=True)
+class MemberCard:
+    """A member of a mixture, or the only model, and how its training went; `start` is the one that was kept of all.
+
+    What training maximised, per row, is None where it was not finite, and in files of old, which do not count rows.
+    """
+
+    model: str
+    options: dict[str, Any]
+    start: int
+    starts: int
+    epochs: int
+    first_elbo_per_row: float | None
+    last_elbo_per_row: float | None
+
+
+@dataclass(frozen=True)
 class ModelCard:
-    """A model file in words and sizes."""
+    """A model file in words and sizes; of a mixture, `seconds` is the time of all trainings."""
 
     path: str
     num_bytes: int
     format: int
     model: str
     kind: str
-    options: dict[str, Any]
     input_names: list[str]
     output_names: list[str]
     precision: str
-    starts: int
+    members: list[MemberCard]
     kept: int
-    epochs: int
     objective: str
-    first_elbo: float | None
-    last_elbo: float | None
     seconds: float
     choice: dict[str, Any] | None
     calibration: dict[str, int] | None
@@ -43,8 +55,8 @@ class ModelCard:
     versions: dict[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
+        """Plain values; those of the first member also beside those of the whole."""
+        return asdict(self.members[0]) | asdict(self)
 
 
 def show_file(path: Path) -> ModelCard:
@@ -60,35 +72,45 @@ def show_file(path: Path) -> ModelCard:
 
 
 def _card(path: Path, header: dict[str, Any]) -> ModelCard:
-    columns = header["history"]["columns"]
-    starts, elbos, seconds, rates = (list(columns[name]) for name in _EPOCH)
-    kept = [start == header["history"]["chosen_start"] for start in starts]
-    chosen = [float(elbo) for elbo, own in zip(elbos, kept, strict=True) if own]
-    finite = [elbo for elbo in chosen if math.isfinite(elbo)]
-    members = header.get("members", [])
+    others = header.get("members", [])
+    members = [_member(each, header) for each in (header, *others)]
+    histories = [header["history"], *(each["history"] for each in others if each.get("history") is not None)]
     return ModelCard(
         path=str(path),
         num_bytes=path.stat().st_size,
         format=int(header["format"]),
-        model=mixture(
-            dict.fromkeys([str(header["model"]), *(str(each.get("model", header["model"])) for each in members)])
-        ),
+        model=mixture(dict.fromkeys(member.model for member in members)),
         kind=str(header["kind"]),
-        options=dict(header["options"]),
         input_names=[str(name) for name in header["input_names"]],
         output_names=[str(name) for name in header["output_names"]],
         precision=str(header["precision"]),
-        starts=len(set(starts)),
-        kept=1 + len(members),
-        epochs=sum(own and float(rate) > 0 for rate, own in zip(rates, kept, strict=True)),
+        members=members,
+        kept=len(members),
         objective=_objective(header["config"]),
-        first_elbo=finite[0] if finite else None,
-        last_elbo=finite[-1] if finite else None,
-        seconds=float(sum(seconds)),
+        seconds=float(sum(sum(history["columns"]["seconds"]) for history in histories)),
         choice=_choice(choice_of_today(header.get("choice"), str(header["model"]))),
         calibration=_calibration(path),
         noise_factors=_noise_factors(path),
         versions={str(name): str(version) for name, version in header["versions"].items()},
+    )
+
+
+def _member(plain: dict[str, Any], header: dict[str, Any]) -> MemberCard:
+    """Starts of one training have its history in common, and in files of old its model, too."""
+    history = plain.get("history") or header["history"]
+    starts, elbos, rates = (list(history["columns"][name]) for name in _EPOCH)
+    start = plain.get("chosen_start", history["chosen_start"])
+    own = [(float(elbo), float(rate)) for elbo, rate, of in zip(elbos, rates, starts, strict=True) if of == start]
+    rows = history.get("num_rows")
+    finite = [elbo / rows for elbo, _ in own if rows and math.isfinite(elbo)]
+    return MemberCard(
+        model=str(plain.get("model", header["model"])),
+        options=dict(plain["options"]),
+        start=int(start),
+        starts=len(set(starts)),
+        epochs=sum(rate > 0 for _, rate in own),
+        first_elbo_per_row=finite[0] if finite else None,
+        last_elbo_per_row=finite[-1] if finite else None,
     )
 
 

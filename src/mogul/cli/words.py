@@ -28,3 +28,12 @@ def epochs_words(count: int) -> str:
     ('1 epoch', '2 epochs')
     """
     return f"{count} epoch{'' if count == 1 else 's'}"
+
+
+def seconds_words(seconds: float) -> str:
+    """A time in seconds; below ten, to a tenth.
+
+    >>> seconds_words(0.42), seconds_words(12.3)
+    ('0.4 s', '12 s')
+    """
+    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"

@@ -5,16 +5,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from jaxtyping import Float
 
 from mogul._typing import Array
-from mogul.data.dataset import Dataset, Standardiser
+from mogul.data.dataset import ROUNDING, Dataset, Standardiser, barely_varies
 
 # Beyond this ratio of standard deviations, columns are more likely in the wrong units than in odd ones.
 _WILD = 1e6
 # Below this share of the largest, an eigenvalue of the inputs' correlations is rounding, or as good as that.
 _FLAT = 1e-12
 _FEW_VALUES = 10
+_FEW_ROWS = 5
+# From this share of the rows on, copies are more likely a mistake in the data than measurements that agree.
+_MANY_COPIES = 0.1
 _NAMES_SHOWN = 4
 
 Flags = npt.NDArray[np.bool_]  # one for each column
@@ -50,16 +54,49 @@ def advice(data: Dataset, num_inducing: Mapping[str, int] | None = None) -> list
     return [*_about_inputs(data), *_about_outputs(data), *_about_inducing(data, num_inducing or {})]
 
 
+def row_advice(data: Dataset) -> list[Finding]:
+    """What is odd about the rows as they were given, before any are repeated by their weights or held out.
+
+    Example:
+        >>> [finding.rule for finding in row_advice(Dataset([[1.0], [1.0], [2.0]], [[5.0], [5.0], [6.0]]))]
+        ['few rows', 'copied rows']
+    """
+    found = []
+    if data.num_rows < _FEW_ROWS:
+        found.append(
+            Finding(
+                "few rows",
+                (),
+                f"There should be at least {_FEW_ROWS} rows; got {data.num_rows}. "
+                "Predictions say little more than the mean and spread of the outputs: gather more.",
+            )
+        )
+    share = pd.DataFrame(np.hstack([data.x, data.y])).duplicated().mean() if data.num_inputs else 0.0
+    if share >= _MANY_COPIES:
+        found.append(
+            Finding(
+                "copied rows",
+                (),
+                f"Rows should be measurements of their own; about {round(share, 1):.0%} repeat another, inputs and "
+                "outputs alike. Each copy counts as a measurement, and uncertainty is too small if it is none: drop "
+                "copies, or give rows of one measurement the same label in groups.",
+            )
+        )
+    return found
+
+
 def _about_inputs(data: Dataset) -> Iterator[Finding]:
     names = data.input_names
-    constant = _are_constant(data.x) & (data.num_rows > 1)
-    if constant.any():
+    constant = barely_varies(data.x) & (data.num_rows > 1)
+    same = constant & _are_equal(data.x)
+    if same.any():
         yield _found(
             "constant input",
-            _named(names, constant),
+            _named(names, same),
             "Inputs should vary; {columns} {hold} one value in all rows. "
             "Kept, and harmless: nothing is learnt from it, and it may be left out.",
         )
+    yield from _about_rounding(names, constant & ~same, "input")
     copies = _copies(data.x, ~constant)
     if copies.any():
         yield _found(
@@ -91,14 +128,16 @@ def _about_outputs(data: Dataset) -> Iterator[Finding]:
             f"{counts[few].min()} of {data.num_rows}. "
             "Little can be learnt of it but from the outputs beside it: leave it out, or gather more.",
         )
-    constant = _are_constant(data.y) & (counts > 1)
-    if constant.any():
+    constant = barely_varies(data.y) & (counts > 1)
+    same = constant & _are_equal(data.y)
+    if same.any():
         yield _found(
             "constant output",
-            _named(names, constant),
+            _named(names, same),
             "Outputs should vary; {columns} {hold} one value in all rows. "
             "That value is predicted everywhere, with an uncertainty that means nothing: leave it out.",
         )
+    yield from _about_rounding(names, constant & ~same, "output")
     copies = _copies(data.y, ~constant & ~few)
     if copies.any():
         yield _found(
@@ -108,6 +147,16 @@ def _about_outputs(data: Dataset) -> Iterator[Finding]:
             "Kept, and predicted like it: leave one out to save time.",
         )
     yield from _about_scales(data.y, names, ~constant & (counts > 1), "outputs")
+
+
+def _about_rounding(names: list[str], flat: Flags, kind: str) -> Iterator[Finding]:
+    if flat.any():
+        yield _found(
+            f"{kind} near rounding",
+            _named(names, flat),
+            f"{kind.capitalize()}s should vary by more than rounding; {{columns}} {{vary}} by less than "
+            f"{ROUNDING:.0e} of the values' size. Centred, and not scaled: subtract a constant from it first.",
+        )
 
 
 def _about_scales(values: Float[Array, "N K"], names: list[str], vary: Flags, kind: str) -> Iterator[Finding]:
@@ -142,10 +191,10 @@ def _about_inducing(data: Dataset, num_inducing: Mapping[str, int]) -> Iterator[
             )
 
 
-def _are_constant(values: Float[Array, "N K"]) -> Flags:
-    low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)  # of what is there
-    constant: Flags = (high - low) <= 1e-12 * np.maximum(np.abs(low), np.abs(high))  # as in `Standardiser`
-    return constant
+def _are_equal(values: Float[Array, "N K"]) -> Flags:
+    """Which columns have one value, where they have any."""
+    equal: Flags = np.fmin.reduce(values, axis=0) == np.fmax.reduce(values, axis=0)
+    return equal
 
 
 def _copies(values: Float[Array, "N K"], among: Flags) -> Flags:
@@ -179,8 +228,8 @@ def _named(names: list[str], which: Flags) -> tuple[str, ...]:
 def _found(rule: str, columns: tuple[str, ...], pattern: str) -> Finding:
     listed = ", ".join(repr(name) for name in columns[:_NAMES_SHOWN])
     more = len(columns) - _NAMES_SHOWN
-    verbs = {"hold": "hold", "repeat": "repeat", "have": "have"}
+    verbs = {"hold": "hold", "repeat": "repeat", "have": "have", "vary": "vary"}
     if len(columns) == 1:
-        verbs = {"hold": "holds", "repeat": "repeats", "have": "has"}
+        verbs = {"hold": "holds", "repeat": "repeats", "have": "has", "vary": "varies"}
     shown = f"{listed} and {more} more" if more > 0 else listed
     return Finding(rule, columns, pattern.format(columns=shown, **verbs))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from jaxtyping import Float
@@ -20,6 +21,9 @@ from mogul.data.checks import (
     require_squares,
 )
 from mogul.errors import ConfigError, ShapeError
+
+# Standard deviations below this share of the mean are taken for rounding, which is about 1e-17 of a constant column.
+ROUNDING = 1e-12
 
 
 class Dataset:
@@ -106,6 +110,12 @@ def _named(values: Array, names: list[str], kind: str) -> "pd.DataFrame | Array"
     return values if names == numbered_names(kind, len(names)) else pd.DataFrame(values, columns=names)
 
 
+def barely_varies(values: Float[Array, "N K"]) -> npt.NDArray[np.bool_]:
+    """Which columns have a standard deviation that is as good as rounding, beside their mean."""
+    flat: npt.NDArray[np.bool_] = np.nanstd(values, axis=0) <= ROUNDING * np.abs(np.nanmean(values, axis=0))
+    return flat
+
+
 @dataclass(frozen=True)
 class Standardiser:
     """Shift and scale per column, learnt on training data."""
@@ -121,9 +131,7 @@ class Standardiser:
         array([1., 1.])
         """
         shift, scale = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
-        # Rounding gives a constant column a standard deviation of about 1e-17 of its mean.
-        constant = scale <= 1e-12 * np.abs(shift)
-        return Standardiser(shift, np.where(constant, 1.0, scale))
+        return Standardiser(shift, np.where(barely_varies(values), 1.0, scale))
 
     def apply(self, values: Float[Array, "N K"]) -> Float[Array, "N K"]:
         """To zero mean and unit variance."""

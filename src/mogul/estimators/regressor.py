@@ -37,8 +37,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
     Up to 2,500 rows each output has an exact GP on top of a plane, with hyperparameters of the largest evidence, and
     the default is a mogp with a latent GP for each output, in closed form. Other models start there and are trained on
     by 300 steps of Adam, or 60 where their mixing is a net. With more rows, and with a kernel of one's own, starts are
-    random and training is by minibatches. What is about steps (epochs, batch_size, learning_rate) changes nothing where
-    none are taken.
+    random and training is by minibatches. What is about steps (epochs, batch_size, learning_rate, num_starts, num_kept)
+    changes nothing where none are taken, and a warning says so.
 
     Args:
         model: one of `mogul.models.names()` with observed inputs, or several, "mogp+n-sbgprn", for the mixture of what
@@ -86,7 +86,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
     Example:
         >>> import numpy as np
         >>> X = np.linspace(0, 1, 20)[:, None]
-        >>> regressor = MultiOutputGPRegressor(epochs=2, num_starts=1).fit(X, np.hstack([np.sin(X), np.cos(X)]))
+        >>> regressor = MultiOutputGPRegressor().fit(X, np.hstack([np.sin(X), np.cos(X)]))
         >>> mean, std = regressor.predict(X, return_std=True)
         >>> mean.shape, std.shape
         ((20, 2), (20, 2))

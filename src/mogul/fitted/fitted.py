@@ -13,6 +13,7 @@ from mogul._typing import Array
 from mogul.config import InferenceConfig
 from mogul.data import Batch, Dataset, Scaling
 from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
+from mogul.data.sources.containers import Outputs, as_array, frame_kind, named_dataset
 from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, require_positive
 from mogul.fitted.blueprint import Blueprint
@@ -136,6 +137,32 @@ class Fitted:
         std = self.scaling.outputs.scale * np.sqrt(var.double().cpu().numpy())
         return joint.deviations(std, np.random.default_rng(seed))
 
+    def log_density(self, x: Any, y: Any, num_samples: int = 100, seed: int = 0) -> Float[Array, "N"]:
+        """log p(y | x) of each row, joint over the outputs that it has, in original units.
+
+        Args:
+            x: inputs; of a model with latent ones, positions in latent space.
+            y: outputs (N, P), or (N,) for one; NaN is missing.
+            num_samples: draws that predictions are made of.
+            seed: of the draws.
+
+        Example:
+            >>> from mogul import fit
+            >>> x = np.linspace(0, 1, 30)[:, None]
+            >>> fitted = fit(x, x**2)
+            >>> near, far = fitted.log_density([[0.5], [0.5]], [0.25, 3.0])
+            >>> bool(near > far)
+            True
+        """
+        inputs, names = as_matrix(as_array(x), "X")
+        require_finite_inputs(inputs, names)
+        outputs = Outputs.of(y, "log_density")
+        data = named_dataset(np.ascontiguousarray(inputs), None if frame_kind(x) is None else names, outputs)
+        data = data.in_order(self.input_names, self.output_names)
+        require_columns(data.y, self.output_names, "Y")
+        parts = Fitted.predict_parts(self, data, num_samples, seed)  # at this x, be it latent
+        return np.concatenate([prediction.log_density(own) for prediction, own in parts])
+
     def predictor(self, num_samples: int = 32, seed: int = 0, precision: torch.dtype | None = None) -> FittedPredictor:
         """A frozen copy for quick predictions at x, in the user's units; draws are for deep models."""
         predictor = self._predictor(num_samples, seed, precision)
@@ -208,6 +235,11 @@ class Fitted:
     def noise_floor(self) -> float:
         """The least standard deviation that noise may have, as a share of an output's scale; 0 where there is none."""
         return float((self.model.head.noise.floor_var.sqrt() * self.model.mean.scale).min())
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether exact GPs left nothing to train: there were no epochs."""
+        return not self.history.num_epochs
 
     @property
     def num_members(self) -> int:

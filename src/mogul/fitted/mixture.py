@@ -68,6 +68,11 @@ class FittedMixture(Fitted):
         return min(member.noise_floor for member in self.members)
 
     @property
+    def is_solved(self) -> bool:
+        """Whether each member is."""
+        return all(member.is_solved for member in self.members)
+
+    @property
     def num_members(self) -> int:
         """The number K of models that were kept."""
         return len(self.members)
@@ -112,9 +117,19 @@ def mixture_of(models: Sequence[str], train: Callable[[str], Fitted]) -> Fitted:
         if fitted.history.interrupted:
             return _of_some(done, models, name) if done else fitted
         done.append(fitted)
+    done = _counting_the_same(done)
     if len({fitted.num_members for fitted in done}) > 1:
         _warn("Each model should have as many starts in the mixture; some were given up, and their model counts less.")
     return FittedMixture.of(done) if len(done) > 1 else done[0]
+
+
+def _counting_the_same(done: list[Fitted]) -> list[Fitted]:
+    """Repeat a model that exact GPs solve, which has one start, as often as others have starts: weights stay equal."""
+    most = max(fitted.num_members for fitted in done)
+    return [
+        FittedMixture.of([fitted] * most) if fitted.is_solved and fitted.num_members < most else fitted
+        for fitted in done
+    ]
 
 
 def _of_some(done: list[Fitted], models: Sequence[str], name: str) -> Fitted:

@@ -1,4 +1,4 @@
-"""Noise that is correlated across outputs, on top of any law of each output's noise by itself."""
+"""Correlation between the noises of different outputs; the noise law of each single output stays as it is."""
 
 import torch
 from jaxtyping import Float
@@ -10,14 +10,14 @@ from mogul.heads.laws import NoiseLaw
 
 
 class NoiseCorrelation(nn.Module):
-    """Correlation R = I − diag(U Uᵀ) + U Uᵀ of the noises of P outputs, given their scales.
+    """Correlation matrix R = I − diag(U Uᵀ) + U Uᵀ of the noises of P outputs.
 
-    Where an output's noise has the variance n, which may depend on x and be random, the noise of a row is
+    Let n be the noise variances of a row's outputs, which may depend on x and be random. The noise of the row is
 
         √n ∘ ζ          ζ = U ξ + √(1 − h) ∘ ε          h = diag(U Uᵀ),   ξ and ε standard Normal
 
-    so that every output by itself has the law that it had without. U is estimated from residuals of rows left out
-    (`mogul.training.correlation`); no gradient step changes it.
+    Each entry of ζ has variance 1, so that the marginal law of each output is the one without correlation. U is
+    estimated from leave-one-out residuals (`mogul.training.correlation`), and gradient steps do not change it.
 
     Args:
         loadings: the matrix U, with rows of norm below 1.

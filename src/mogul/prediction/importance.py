@@ -25,9 +25,9 @@ from mogul.heads import NoiseLaw, NormalLaw
 # Shares of draws: of z by itself, of z given y for a linear model, and the same with so many times the noise.
 _OF_PRIOR, _OF_WIDE, _WIDENING = 0.125, 0.375, 4.0
 _MOST_STEPS, _SETTLED = 12, 0.01
-# A residual of less than this many standard deviations says as little about the noise at work as one of so many.
+# The effective variance is residual over slope, 0/0 at residual 0: smaller residuals are raised to so many std. devs.
 _SMALL = 0.1
-# Of the variance that is at work, so much is the noise's at least: factors of the noise are sought by it.
+# The least share of the effective variance that counts as noise, where factors of correlated noise are drawn.
 _LEAST_NOISE = 0.1
 _TRIED = 64
 

@@ -189,8 +189,11 @@ class Prediction:
                 raise ConfigError(f"Each level must be between 0 and 1; got {level}. The median is 0.5.")
         return np.stack([self._quantile(level) for level in levels])
 
-    def sample(self, num_samples: int, seed: int) -> Float[Array, "K N P"]:
-        """Draws of the outputs, noise included, independent over points."""
+    def sample(self, num_samples: int, seed: int | np.random.Generator | None = 0) -> Float[Array, "K N P"]:
+        """Draws of the outputs, noise included, independent over points; for one seed the same each time.
+
+        A generator goes on with each call; None draws others each time.
+        """
         require_positive(num_samples=num_samples)
         rng = np.random.default_rng(seed)
         num_components, num_points, _ = self.component_mean.shape
@@ -201,7 +204,7 @@ class Prediction:
             components = rng.choice(num_components, size=size, p=np.exp(self.log_weight))
         return self._drawn(components, rng)
 
-    def sample_components(self, num_samples: int, seed: int) -> Float[Array, "K N P"]:
+    def sample_components(self, num_samples: int, seed: int | np.random.Generator | None = 0) -> Float[Array, "K N P"]:
         """Draws as `sample` has them, each of a component of its own, where there are as many and all count the same.
 
         With replacement, some of the components would be drawn from twice, and others not at all.

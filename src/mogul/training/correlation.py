@@ -1,12 +1,13 @@
-"""How noises of outputs belong together: loadings from residuals of rows left out, given what each output is by itself.
+"""Estimate the correlation of noise between outputs from leave-one-out residuals of a fitted model.
 
-A row left out is off by the noise √n ζ and by what is not known of the signal, of variance c. The chance of less than
-that, under an output's own law, turns it into a standard Normal z; of its variance the share ρ = n/(n + c) is noise:
+The leave-one-out residual of an output is noise, √n ζ, plus the error of the predicted signal, of variance c. The CDF
+of the output's own predictive law and the Normal quantile function turn it into a standard Normal score z. Noise has
+the share ρ = n/(n + c) of its variance, so that the scores of a row are
 
     z ~ N(0, I + √ρ (R − I) √ρ)          R = I − diag(U Uᵀ) + U Uᵀ
 
-U is at the maximum of this density over all rows, each with the outputs that it has, times a prior. Its rank is that of
-the largest Bayesian information criterion; with rank 0, outputs are independent.
+The loadings U maximise this density over all rows (of each row, its observed outputs) times a prior. Their rank is the
+one with the best Bayesian information criterion; rank 0 means independent noises.
 """
 
 import math

@@ -106,12 +106,12 @@ def fit(
         FitError: no start could be trained.
 
     Example:
-        >>> fitted = fit([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]], epochs=2, num_starts=1)
+        >>> fitted = fit([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
         >>> fitted.predict([[0.5]]).mean.shape
         (1, 1)
         >>> import pandas as pd
         >>> frame = pd.DataFrame({"time": [0.0, 1.0, 2.0], "left": [0.0, 1.0, 2.0], "right": [1.0, 0.0, 2.0]})
-        >>> fit(frame, targets=["left", "right"], epochs=2, num_starts=1).output_names
+        >>> fit(frame, targets=["left", "right"]).output_names
         ['left', 'right']
     """
     latent = model is not None and is_latent(model)

@@ -25,9 +25,10 @@ _MANY_STEPS, _FEWEST_EPOCHS = 3000, 3
 _MILESTONES, _DECAY = tuple(0.1 * tenth for tenth in range(2, 10)), 0.65
 # Beyond so many rows random starts hardly differ, and single precision is as good (docs/performance.md) and faster.
 FEW_ROWS = 2500
-# From an exact start, steps and rate by the part of a model that needs most care: nets have no posterior, and overfit
-# few rows long before the bound says so. Adam's first steps are as long as its rate wherever they lead: at a rate of
-# 0.02 a single one took the bound of n-mogp on 240 rows from 674 to −26,866, and 300 did not bring it back.
+# Steps and learning rate after an exact start; fewer steps where mixing is a net: nets have no posterior, and overfit
+# few rows while the ELBO still rises. Rates are small since Adam's first step changes each parameter by the whole rate,
+# however small its gradient: at 0.02 one step took the ELBO of n-mogp on 240 rows from 674 to −26,866, and 300 more
+# steps did not recover it.
 _AFTER_EXACT, _NETS_AFTER_EXACT, _EXACT_BATCH = (300, 0.005), (60, 0.003), 500
 # Large steps learn more of rows like those at hand, and are too sure of others (docs/defaults.md).
 _FEW_ROWS_RATE, _RATE, _GROUPED_RATE = 0.03, 0.02, 0.01

@@ -1,5 +1,6 @@
 """A fit as it is asked for, and what is chosen where nothing was said: one default, whoever asks."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,8 @@ from jaxtyping import Int
 from mogul._typing import IntArray
 from mogul.config import Stopping, TrainingConfig
 from mogul.data import Dataset
-from mogul.errors import ConfigError, require_positive
+from mogul.data.advice import row_advice
+from mogul.errors import ConfigError, MogulWarning, require_positive
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.history import EpochRecord
 from mogul.models.families import AUTO, is_latent, members
@@ -27,6 +29,9 @@ from mogul.training.validation import with_validation
 
 # Settings of a training that users give one by one, beside a preset or a config.
 SETTINGS = ("epochs", "batch_size", "learning_rate", "num_starts", "num_kept", "objective", "precision")
+
+# Those that only training by steps has a use for: exact GPs have neither steps nor random starts.
+_OF_STEPS = ("epochs", "batch_size", "learning_rate", "num_starts", "num_kept")
 
 ConfigChoice = TrainingConfig | Callable[[str], TrainingConfig] | None
 
@@ -55,7 +60,7 @@ class Request:
 
     Example:
         >>> data = Dataset([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
-        >>> Request(settings={"epochs": 2}).fitted(Rows.of(data, None, None)).model_name
+        >>> Request(seed=2).fitted(Rows.of(data, None, None)).model_name
         'mogp'
     """
 
@@ -103,6 +108,8 @@ class Request:
         return self.model or default_model(*sizes, grouped=self._grouped(rows), noise=self.options.get("noise"))
 
     def _trained(self, rows: Rows, whole: Dataset, *, calibrating: bool) -> Fitted:
+        for finding in row_advice(whole):
+            warnings.warn(finding.message, MogulWarning, stacklevel=4)
         model = self.model_for(rows)
         options = with_defaults(self.options, model, self.preset, rows.data.num_outputs, rows.data.num_rows)
         choosing = AUTO in (model, options["noise"])
@@ -118,7 +125,7 @@ class Request:
         if rows.groups is None and (copied or (calibrating and not (drawn and share))):  # or else `train` says so
             warn_of_order(whole, stacklevel=4)
         retrain = self._grouped(rows) or (choosing and drawn) if self.retrain is None else self.retrain
-        return train(
+        fitted = train(
             data,
             model,
             config,
@@ -131,6 +138,33 @@ class Request:
             retrain=retrain,
             **options,
         )
+        if model != AUTO and fitted.is_solved:
+            self._warn_of_unused(fitted.model_name, rows)
+        return fitted
+
+    def _warn_of_unused(self, model: str, rows: Rows) -> None:
+        """Name the settings that were given for a training by steps, where there was none."""
+        unused = self._unused(members(model)[0], rows)
+        if unused:
+            listed = ", ".join(f"{name}={value!r}" for name, value in unused.items())
+            warnings.warn(
+                f"Settings of training by steps have no effect on {model}, which exact GPs solve here; got {listed}. "
+                "Leave them out, or train by steps: preset='paper', or config=TrainingConfig(start='random').",
+                MogulWarning,
+                stacklevel=5,
+            )
+
+    def _unused(self, model: str, rows: Rows) -> dict[str, Any]:
+        """Settings of training by steps that were given and differ from the default's."""
+        usual = preset("default", model, self.seed, rows.data.num_rows, grouped=self._grouped(rows))
+        given = {name: self.settings[name] for name in _OF_STEPS if name in self.settings}
+        config = self.config(model) if callable(self.config) else self.config
+        if config is not None and not config.epochs:  # no steps were asked for
+            return {}
+        if config is not None:
+            own = {name: getattr(config, name) for name in _OF_STEPS}
+            given = {name: value for name, value in own.items() if value != getattr(TrainingConfig, name)} | given
+        return {name: value for name, value in given.items() if value != getattr(usual, name)}
 
     def _watched(self, rows: Rows, share: float | None) -> tuple[Dataset, Int[IntArray, "W"] | None]:
         """Rows to train on and to watch, and the places of the latter; None where the config draws them, or none."""

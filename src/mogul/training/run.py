@@ -40,6 +40,8 @@ class Run:
         generator: torch.Generator,
         start: int = 0,
         held_out: Batch | None = None,
+        *,
+        began: float | None = None,  # for a start that is not trained: when work on it began
     ) -> None:
         self.model = model
         self.config = config
@@ -49,6 +51,7 @@ class Run:
         self.recovery = Recovery()
         self._data = data
         self._generator = generator
+        self._began = began
         numbers_per_row = model.numbers_per_row(config.expectation.num_samples, drawn_inputs=False)
         self._rows_at_once = max(1, _NUMBERS_AT_ONCE // numbers_per_row)
         self._elbo = objective_by_name(config.objective)(config.expectation, num_data=len(data))
@@ -71,7 +74,7 @@ class Run:
                 self.recovery.advance(self)
                 on_epoch(self.records[-1])
             if not self.records:  # a start that is not trained
-                self.records.append(self._assessed(self._generator))
+                self.records.append(self._assessed(self._generator, self._began))
                 if self._held_out is not None:
                     self._score(self.records[-1])
                 on_epoch(self.records[-1])
@@ -269,9 +272,9 @@ class Run:
         )
 
     @torch.no_grad()
-    def _assessed(self, generator: torch.Generator) -> EpochRecord:
-        """The objective as it is, over all rows."""
-        began = time.perf_counter()
+    def _assessed(self, generator: torch.Generator, began: float | None = None) -> EpochRecord:
+        """The objective as it is, over all rows; its time is from `began`, if that is given."""
+        began = time.perf_counter() if began is None else began
         sums = torch.zeros(4, dtype=torch.float64)
         for piece in self._data.pieces(self._rows_at_once):
             sums += len(piece) / len(self._data) * _values(self._elbo(self.model, piece, generator))

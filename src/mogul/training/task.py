@@ -1,6 +1,7 @@
 """A training as it is asked for: which rows, which model, how, and from which starts."""
 
 import logging
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -143,13 +144,15 @@ class Task:
         Where residuals leave the choice between two kinds of noise, the one with the larger bound. Where exact GPs
         leave nothing to train, residuals also say how the noises of outputs are correlated.
         """
+        began = time.perf_counter()
         saved = None if folder is None else Checkpoint(folder, self._identity(options), seconds)
         batch = self.scaling.batch(self.known, self.config.dtype)
         exact = self._exact_gps(batch, options)
         options = options | self._found(batch, options, exact)
 
         def trained_with(noise: str, saved: Checkpoint | None, *, correlated: bool = False) -> Fitted:
-            return self._trained(batch, options | {"noise": noise}, exact, on_epoch, saved, correlated=correlated)
+            given = options | {"noise": noise}
+            return self._trained(batch, given, exact, on_epoch, saved, correlated=correlated, began=began)
 
         if options.get("noise") != FROM_RESIDUALS:
             return trained_with(options.get("noise", "constant"), saved)
@@ -188,11 +191,12 @@ class Task:
         saved: Checkpoint | None,
         *,
         correlated: bool,
+        began: float,
     ) -> Fitted:
         x = principal_scores(batch.y, self.num_inputs) if self.latent else batch.x
         _log.info("%s: %s, %s, solver %s", self.model, self.config, options, options.get("solver") or "Cholesky()")
         start = exact if self._starts_exact(options) else None
-        runs = self._runs(batch, x, options, start, correlated=correlated)
+        runs = self._runs(batch, x, options, start, correlated=correlated, began=began)
         starts = Starts(runs, runs[0].config)
         if saved is not None:
             saved.restore(starts)
@@ -241,6 +245,7 @@ class Task:
         exact: ExactStart | None,
         *,
         correlated: bool,
+        began: float,
     ) -> list[Run]:
         seeds = torch.Generator().manual_seed(self.config.seed)
         config, runs = self.config, []
@@ -250,12 +255,13 @@ class Task:
             if exact is not None:
                 exact.apply(built, generator)
                 if self._is_solved(exact, built):
-                    config = config.solved()
                     if built.head.noise.varies:
                         alternate(built, batch, generator)
                     if correlated:
                         correlate(built, batch, generator)
                     exact.widen(built)
+                    # One for all: others would be the same.
+                    return [Run(built, batch, config.solved(), generator, start, self.watched, began=began)]
             runs.append(Run(built, batch, config, generator, start, self.watched))
         return runs
 

@@ -43,6 +43,8 @@ def given_data(
         >>> data, labels = given_data(frame, targets="b", groups="run")
         >>> data.input_names, data.output_names, list(labels)
         (['a'], ['b'], ['x', 'y'])
+        >>> given_data(frame[["a", "run"]], frame["b"], groups="run")[0].input_names
+        ['a']
     """
     is_path = isinstance(X, str | PathLike)
     if isinstance(X, Dataset):
@@ -57,6 +59,8 @@ def given_data(
     if Y is None:
         raise DataError(f"There must be outputs to learn; got {_kind(X)} alone. Give them as Y, or name them: targets.")
     _require_absent("Y, which has the outputs", targets=targets, inputs=inputs)
+    if isinstance(groups, str):
+        X, groups = _without_groups(X, groups)
     return _from_arrays(X, Y), groups
 
 
@@ -66,6 +70,17 @@ def _from_arrays(X: Any, Y: Any) -> Dataset:
         return named_dataset(None, None, outputs)
     values, names = as_matrix(as_array(X), "X")
     return named_dataset(np.ascontiguousarray(values), None if frame_kind(X) is None else names, outputs)
+
+
+def _without_groups(X: Any, column: str) -> tuple[Any, Any]:
+    """The other columns of a frame, and this one, which holds the labels of groups."""
+    if frame_kind(X) is None:
+        raise ConfigError(
+            f"groups names a column of a DataFrame; got {column!r} and {_kind(X)} as X. Give a label for each row."
+        )
+    labels = Columns([], groups=column).labels(_table(X))
+    others = [place for place, name in enumerate(X.columns) if str(name) != column]
+    return X.iloc[:, others] if frame_kind(X) == "pandas" else X[:, others], labels
 
 
 def _from_table(
