@@ -63,9 +63,10 @@ def _training(card: ModelCard) -> list[str]:
 
 def _course(member: MemberCard, objective: str, start: str) -> str:
     steps = f"{epochs_words(member.epochs)}, {start}" if member.epochs else "exact GPs, one for each output"
-    values = dict.fromkeys((member.first_elbo_per_row, member.last_elbo_per_row))
-    ends = [f"{elbo:,.2f}" for elbo in values if elbo is not None]
-    return f"{steps}, {objective_words(objective)} {' → '.join(ends)} per row" if ends else steps
+    values = dict.fromkeys((member.first_elbo, member.last_elbo))
+    ends = [f"{elbo / (member.num_rows or 1):,.2f}" for elbo in values if elbo is not None]
+    unit = " per row" if member.num_rows else ""
+    return f"{steps}, {objective_words(objective)} {' → '.join(ends)}{unit}" if ends else steps
 
 
 def _factors(count: int) -> str:

@@ -21,7 +21,7 @@ _GROUPS, _LOADINGS = "calibration.groups", "model.head.correlation.loadings"  # 
 class MemberCard:
     """A member of a mixture, or the only model, and how its training went; `start` is the one that was kept of all.
 
-    What training maximised, per row, is None where it was not finite, and in files of old, which do not count rows.
+    `first_elbo` and `last_elbo` are of all rows; None where they were not finite. Old files do not count their rows.
     """
 
     model: str
@@ -29,8 +29,9 @@ class MemberCard:
     start: int
     starts: int
     epochs: int
-    first_elbo_per_row: float | None
-    last_elbo_per_row: float | None
+    first_elbo: float | None
+    last_elbo: float | None
+    num_rows: int | None
 
 
 @dataclass(frozen=True)
@@ -101,16 +102,16 @@ def _member(plain: dict[str, Any], header: dict[str, Any]) -> MemberCard:
     starts, elbos, rates = (list(history["columns"][name]) for name in _EPOCH)
     start = plain.get("chosen_start", history["chosen_start"])
     own = [(float(elbo), float(rate)) for elbo, rate, of in zip(elbos, rates, starts, strict=True) if of == start]
-    rows = history.get("num_rows")
-    finite = [elbo / rows for elbo, _ in own if rows and math.isfinite(elbo)]
+    finite = [elbo for elbo, _ in own if math.isfinite(elbo)]
     return MemberCard(
         model=str(plain.get("model", header["model"])),
         options=dict(plain["options"]),
         start=int(start),
         starts=len(set(starts)),
         epochs=sum(rate > 0 for _, rate in own),
-        first_elbo_per_row=finite[0] if finite else None,
-        last_elbo_per_row=finite[-1] if finite else None,
+        first_elbo=finite[0] if finite else None,
+        last_elbo=finite[-1] if finite else None,
+        num_rows=history.get("num_rows"),
     )
 
 
