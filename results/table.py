@@ -5,8 +5,7 @@ python results/table.py
 
 from pathlib import Path
 
-from mogul.lab.report.overview import overview, with_overview
-from mogul.lab.report.published import read_published
+from mogul.lab.report.overview import overview, read_published, with_overview
 
 RESULTS = Path(__file__).resolve().parent
 README = RESULTS.parent / "README.md"

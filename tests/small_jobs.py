@@ -8,11 +8,9 @@ import pandas as pd
 
 from mogul.data import Dataset
 from mogul.data.grouped import GroupedData
-from mogul.lab.experiments.experiment import Experiment
-from mogul.lab.experiments.job import Job
-from mogul.lab.experiments.record import METRICS, Record
-from mogul.lab.experiments.request import Request
-from mogul.lab.experiments.split_choice import SplitChoice
+from mogul.lab.experiments.declarations import Experiment
+from mogul.lab.experiments.record import METRICS, Job, Record
+from mogul.lab.experiments.request import Request, SplitChoice
 
 NAMES = ["next_q1", "next_q2", "next_q3", "next_q4"]
 

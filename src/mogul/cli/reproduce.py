@@ -74,10 +74,9 @@ def reproduce(
         raise ConfigError(f"--jobs must be at least 1; got {jobs}. Try --jobs 2.")
     from joblib import cpu_count
 
+    from mogul.lab.experiments.declarations import experiment as declared
     from mogul.lab.experiments.protocol import require_preset
-    from mogul.lab.experiments.registry import experiment as declared
-    from mogul.lab.experiments.request import Request
-    from mogul.lab.experiments.split_choice import SplitChoice, whole_numbers
+    from mogul.lab.experiments.request import Request, SplitChoice, whole_numbers
     from mogul.lab.reproduce import reproduce as run
 
     chosen = declared(experiment)

@@ -1,7 +1,10 @@
-"""What all plots share: colours, a fresh Axes, a band."""
+"""What all plots share: colours, a fresh Axes, a band, a place on disk."""
+
+from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from mogul._typing import Array
 
@@ -39,3 +42,12 @@ def draw_marks(ax: Axes, x: Array, label: str) -> None:
 def add_legend(ax: Axes, **options: object) -> None:
     """A legend without a frame."""
     ax.legend(**{"fontsize": "small", "frameon": False} | options)
+
+
+def save_figure(figure: Figure, folder: Path, stem: str) -> list[Path]:
+    """Write a figure as PNG and SVG, and say where."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{stem}.png", folder / f"{stem}.svg"]
+    for path in paths:
+        figure.savefig(path, dpi=150)
+    return paths
