@@ -22,6 +22,9 @@ def report(
 
     Example: mogul report mogul-results --publish results/kuka
     """
+    from mogul.lab import require_extra
+
+    require_extra()
     from mogul.lab.report.overview import publish, require_place
     from mogul.lab.report.tables import TerminalTable, experiment_tables, result_line
     from mogul.lab.reproduce import rebuild, where

@@ -72,6 +72,9 @@ def reproduce(
     """
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs must be at least 1; got {jobs}. Try --jobs 2.")
+    from mogul.lab import require_extra
+
+    require_extra()
     from joblib import cpu_count
 
     from mogul.lab.experiments.declarations import experiment as declared

@@ -85,23 +85,25 @@ class Arm:
     reach: Array = np.array([(link.limits[1] - link.limits[0]) / 2 for link in LINKS])
 
     @cached_property
+    def _mujoco(self) -> Any:
+        import mujoco  # comes with the extra mogul[robots] only
+
+        return mujoco
+
+    @cached_property
     def model(self) -> Any:
         """MuJoCo's model of the arm."""
-        import mujoco
-
-        return mujoco.MjModel.from_xml_string(arm_xml())
+        return self._mujoco.MjModel.from_xml_string(arm_xml())
 
     def torques(
         self, position: Float[Array, "N 7"], velocity: Float[Array, "N 7"], acceleration: Float[Array, "N 7"]
     ) -> Float[Array, "N 7"]:
         """The torques that make the frictionless arm move like this: M(q) q̈ + C(q, q̇) q̇ + g(q)."""
-        import mujoco
-
-        data = mujoco.MjData(self.model)
+        data = self._mujoco.MjData(self.model)
         torques = np.empty_like(position)
         for row in range(len(position)):
             data.qpos, data.qvel, data.qacc = position[row], velocity[row], acceleration[row]
-            mujoco.mj_inverse(self.model, data)
+            self._mujoco.mj_inverse(self.model, data)
             torques[row] = data.qfrc_inverse
         return torques
 
@@ -161,7 +163,7 @@ def half_cheetah(num_rows: int, seed: int) -> tuple[Dataset, IntArray]:
     Fewer rows are the first of more.
     """
     _require_simulators(num_rows, seed)
-    import gymnasium
+    import gymnasium  # comes with the extra mogul[robots] only
 
     rng = np.random.default_rng(seed)
     x, y = np.empty((num_rows, NUM_POSITIONS + NUM_VELOCITIES + NUM_ACTIONS)), np.empty((num_rows, NUM_VELOCITIES))
