@@ -210,7 +210,7 @@ def test_rows_with_gaps_can_be_learnt_from() -> None:
 
 
 def test_the_synthetic_experiment_keeps_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mogul.lab.experiments.declarations.NUM_TRAIN", 20)
+    monkeypatch.setattr("mogul.lab.experiments.synthetic.NUM_TRAIN", 20)
     oracle = next(task for task in tasks(experiment("synthetic"), models=("none",)) if task[0].model == "oracle")
     record = run(*oracle)
     assert record.metrics["mrmse"] == pytest.approx(0.1, rel=0.05)

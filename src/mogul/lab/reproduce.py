@@ -29,7 +29,6 @@ def reproduce(request: Request, out: Path, num_jobs: int) -> int:
     """Check everything, run what is not done yet, write and print the tables; how many of its jobs failed."""
     require_folder(out)
     store, tasks = Store(out), request.tasks()
-    store.unfinished([job for job, _ in tasks])
     # The stream itself: a job that runs in this process has its own, which nobody sees.
     watched = Console(file=sys.stderr)
     run_all(tasks, store, num_jobs, Provenance(versions(), commit()), watched, result_line)

@@ -34,6 +34,14 @@ _NOISES: dict[NoiseName, str] = {
 }
 _BOUND: ObjectiveName = "elbo"
 _OTHER_OBJECTIVES = tuple(name for name in get_args(ObjectiveName) if name != _BOUND)
+_LABEL = re.compile(
+    r"(?P<family>.*?)(?P<linear> \+ linear)?"
+    rf"(?: \+ (?P<noise>{'|'.join(_NOISES.values())}))?(?: \+ (?P<objective>{'|'.join(_OTHER_OBJECTIVES)}))?"
+    rf"(?:{TIMES}(?P<starts>\d+) starts)?"
+)
+PAPER_METRICS = {"ll": "LL", "mrmse": "MRMSE"}
+# Where the paper names a choice that is the default here.
+_SAID_BY_THE_PAPER = {"N-DGP (L'=L)": "N-DGP (L'=L, erf)"}
 
 
 @dataclass(frozen=True)
@@ -90,13 +98,6 @@ class Variant:
         objective = next((name for name in _OTHER_OBJECTIVES if name == found["objective"]), _BOUND)
         starts = None if found["starts"] is None else int(found["starts"])
         return Variant(tuple(found["family"].split(AND)), found["linear"] is not None, noise, objective, starts)
-
-
-_LABEL = re.compile(
-    r"(?P<family>.*?)(?P<linear> \+ linear)?"
-    rf"(?: \+ (?P<noise>{'|'.join(_NOISES.values())}))?(?: \+ (?P<objective>{'|'.join(_OTHER_OBJECTIVES)}))?"
-    rf"(?:{TIMES}(?P<starts>\d+) starts)?"
-)
 
 
 @dataclass(frozen=True)
@@ -342,11 +343,6 @@ def _name_and_starts(word: str) -> tuple[str, int | None]:
     if not count.isdecimal() or int(count) < 2:
         raise ConfigError(f"A mixture must have at least 2 starts; got {word!r}. Try {name}+4{STARTS}.")
     return name, int(count)
-
-
-PAPER_METRICS = {"ll": "LL", "mrmse": "MRMSE"}
-# Where the paper names a choice that is the default here.
-_SAID_BY_THE_PAPER = {"N-DGP (L'=L)": "N-DGP (L'=L, erf)"}
 
 
 class Spread(NamedTuple):
