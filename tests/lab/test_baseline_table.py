@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from mogul.data import Dataset
 from mogul.errors import DataError
 from mogul.lab.baselines import BASELINES
-from mogul.lab.baselines.closed_form import PENALTIES, FourierFeatures, Ridge, StudentT
+from mogul.lab.baselines.closed_form import PENALTIES, FourierFeatures, Ridge, StudentNoise
 from mogul.lab.baselines.trained import NetConfig, SparseGPConfig, predict_nets, predict_noise_nets, predict_sparse_gps
 from mogul.metrics import score
 
@@ -115,7 +115,7 @@ def test_persistence_needs_the_state_among_the_inputs(output):
 
 @pytest.mark.parametrize("degrees", [2.1, 3.0, 8.0, 100.0])
 def test_a_mixture_of_normals_has_the_density_of_a_student_t(degrees):
-    noise = StudentT(degrees, np.array([4.0]))
+    noise = StudentNoise(degrees, np.array([4.0]))
     y = np.linspace(-9, 9, 49)[:, None] + 1.0
     prediction = noise.around(np.ones((49, 1)))
     exact = stats.t(degrees, loc=1.0, scale=2.0)
@@ -128,7 +128,7 @@ def test_outputs_together_are_a_multivariate_student_t(degrees):
     scale_var = np.array([0.5, 1.0, 4.0, 9.0])
     exact = stats.multivariate_t(np.zeros(4), np.diag(scale_var), df=degrees, seed=0)
     y = exact.rvs(2000)
-    gap = StudentT(degrees, scale_var).around(np.zeros((2000, 4))).log_density(y) - exact.logpdf(y)
+    gap = StudentNoise(degrees, scale_var).around(np.zeros((2000, 4))).log_density(y) - exact.logpdf(y)
     # The last bin has all of the far tail: of the rest of the rows there is nothing to tell it by.
     rest = np.square(y / np.sqrt(scale_var)).sum(1) < 4 * stats.f(4, degrees).ppf(0.98)
     assert abs(gap[rest].mean()) < 0.01
@@ -139,7 +139,7 @@ def test_student_noise_is_found_again_where_it_was_planted():
     exact = stats.multivariate_t(np.zeros(3), np.diag([1.0, 4.0, 0.01]), df=5.0, seed=1)
     residual = exact.rvs(6000)
     residual[np.random.default_rng(0).uniform(size=residual.shape) < 0.1] = NAN
-    found = StudentT.fit(residual)
+    found = StudentNoise.fit(residual)
     assert found.degrees == pytest.approx(5.0, rel=0.1)
     np.testing.assert_allclose(found.scale_var, [1.0, 4.0, 0.01], rtol=0.08)
 

@@ -13,7 +13,7 @@ from scipy.io import savemat
 from mogul.errors import ConfigError, DataError, UnknownNameError
 from mogul.lab.datasets import catalogue
 from mogul.lab.datasets.audit import audit
-from mogul.lab.datasets.catalogue import CATALOGUE, Entry, File, data_checksum, load
+from mogul.lab.datasets.catalogue import CATALOGUE, CatalogueEntry, File, data_checksum, load
 from mogul.lab.datasets.simulated import simulators_installed
 
 REAL = Path(os.environ.get("MOGUL_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -35,7 +35,7 @@ def write_sarcos_test(folder: Path, num_rows: int = 12, key: str = "sarcos_inv_t
     return path
 
 
-def small(path: Path, num_rows: int = 12, num_test: int = 3) -> Entry:
+def small(path: Path, num_rows: int = 12, num_test: int = 3) -> CatalogueEntry:
     """The entry of sarcos-test, expecting this file in place of the real one."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     entry = CATALOGUE["sarcos-test"]
@@ -43,7 +43,7 @@ def small(path: Path, num_rows: int = 12, num_test: int = 3) -> Entry:
 
 
 @pytest.mark.parametrize("entry", CATALOGUE.values(), ids=list(CATALOGUE))
-def test_an_entry_says_what_it_is_and_where_it_comes_from(entry: Entry) -> None:
+def test_an_entry_says_what_it_is_and_where_it_comes_from(entry: CatalogueEntry) -> None:
     assert entry.what
     assert entry.is_not
     assert entry.source

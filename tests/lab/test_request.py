@@ -17,7 +17,7 @@ from mogul.lab.baselines import BASELINES
 from mogul.lab.experiments import protocol
 from mogul.lab.experiments.declarations import EXPERIMENTS, experiment
 from mogul.lab.experiments.lines import Variant, line, mixed_line
-from mogul.lab.experiments.request import Request, SplitChoice
+from mogul.lab.experiments.request import ExperimentRequest, SplitChoice
 from mogul.models import build
 from mogul.models.parts import VARYING_NOISES, NoiseName
 from mogul.training.presets import preset as training_preset
@@ -222,7 +222,7 @@ def test_the_command_of_a_job_makes_that_job_alone(
 ) -> None:
     chosen = experiment(name) if name == "synthetic" else small(experiment(name))
     monkeypatch.setitem(EXPERIMENTS, name, chosen)
-    asked: list[Request] = []
+    asked: list[ExperimentRequest] = []
     monkeypatch.setattr(mogul.lab.reproduce, "reproduce", lambda request, out, jobs: asked.append(request) or 0)
     points = {"small-data": (10, 20), "missing-outputs": (0, 2)}.get(name)
     splits = SplitChoice((1,)) if name == "synthetic" else SplitChoice((1,), (0, 2))

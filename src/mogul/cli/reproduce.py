@@ -79,13 +79,13 @@ def reproduce(
 
     from mogul.lab.experiments.declarations import experiment as declared
     from mogul.lab.experiments.protocol import require_preset
-    from mogul.lab.experiments.request import Request, SplitChoice, whole_numbers
+    from mogul.lab.experiments.request import ExperimentRequest, SplitChoice, whole_numbers
     from mogul.lab.reproduce import reproduce as run
 
     chosen = declared(experiment)
     checked_preset = require_preset(preset)
     default_splits = chosen.num_splits if checked_preset == "paper" else 1
-    request = Request(
+    request = ExperimentRequest(
         chosen,
         checked_preset,
         SplitChoice.parse(splits, seeds, default_splits),

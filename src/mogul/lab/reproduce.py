@@ -8,7 +8,7 @@ from rich.console import Console
 
 from mogul.errors import DataError
 from mogul.lab.experiments.record import Store
-from mogul.lab.experiments.request import Request
+from mogul.lab.experiments.request import ExperimentRequest
 from mogul.lab.experiments.run import Provenance, commit, run_all, versions
 from mogul.lab.report.figures import write_figures
 from mogul.lab.report.frame import (
@@ -25,7 +25,7 @@ from mogul.lab.report.tables import TerminalTable, experiment_tables, latex, mar
 from mogul.storage.atomic import require_folder, write_whole
 
 
-def reproduce(request: Request, out: Path, num_jobs: int) -> int:
+def reproduce(request: ExperimentRequest, out: Path, num_jobs: int) -> int:
     """Check everything, run what is not done yet, write and print the tables; how many of its jobs failed."""
     require_folder(out)
     store, tasks = Store(out), request.tasks()

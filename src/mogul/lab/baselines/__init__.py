@@ -24,16 +24,16 @@ def has_inputs(train: Dataset) -> bool:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A line of a table that any model must be compared with.
+    """A method that every model is compared with.
 
     Attributes:
         label: its name in tables.
-        fit_predict: the predictive distribution at the test rows, in original units, given training rows and a seed;
-            NaN in the training outputs is missing, and the test outputs are not looked at, but where there are no
-            inputs, and latent ones must be found from them.
+        fit_predict: the predictive distribution at the test rows, in original units, given training rows and a seed.
+            NaN in the training outputs is missing. Test outputs are ignored, unless inputs are latent and must be
+            inferred from them.
         applies: whether it makes sense for such data.
-        noise_floor: the least standard deviation of its noise, in words.
-        epochs: how many epochs of a MOGP take about as long: what a progress bar tells the time left from.
+        noise_floor: the smallest standard deviation of its noise, in words.
+        epochs: its time in epochs of a MOGP, for the progress bar.
     """
 
     label: str

@@ -23,18 +23,18 @@ _NEXT, _AHEAD, _CHANGE = "next_", "_48H", "_change"
 
 
 def predict_mean(train: Dataset, test: Dataset, seed: int) -> Prediction:
-    """The mean and variance of each output, whatever the inputs."""
+    """The mean and variance of each output; inputs are ignored."""
     mean = np.nanmean(train.y, axis=0)
     return normal_prediction(np.tile(mean, (test.num_rows, 1)), mean_square(train.y - mean))
 
 
 def predict_persistence(train: Dataset, test: Dataset, seed: int) -> Prediction:
-    """Nothing changes: the next state is this state, and a change is zero; the noise is what changes in training."""
+    """The next state is this state, and a change is zero; the noise is the mean square change in training."""
     return normal_prediction(_unchanged(test), mean_square(train.y - _unchanged(train)))
 
 
 def contains_state(train: Dataset) -> bool:
-    """Whether the inputs hold each output as it is now, which the names of columns tell.
+    """Whether the inputs contain the current value of each output, by the names of columns.
 
     >>> import pandas as pd
     >>> contains_state(Dataset(pd.DataFrame({"q1": [0.0]}), pd.DataFrame({"next_q1": [0.1]})))
@@ -54,7 +54,7 @@ def _unchanged(data: Dataset) -> Float[Array, "N P"]:
 
 
 def _state(output: str) -> str:
-    """The input that this output is the future or the change of, by its name; nothing, where it says nothing."""
+    """The input whose future or change this output is, by its name; empty if the name does not tell."""
     if output.endswith(_CHANGE):
         return output.removesuffix(_CHANGE)
     if output.startswith(_NEXT):
@@ -69,14 +69,14 @@ DEGREES = (2.1, 200.0)
 
 
 @dataclass(frozen=True)
-class StudentT:
+class StudentNoise:
     """y = mean + √(scale²/g) ∘ ε with g ~ Gamma(ν/2, ν/2) for the row, ε Normal: a multivariate Student-t.
 
     Each output is a Student-t with ν degrees of freedom, and a row that is off in one output may be off in others.
 
     Example:
         >>> from scipy.stats import t
-        >>> found = StudentT(3.0, np.array([4.0])).around(np.zeros((1, 1))).log_density(np.array([[1.0]]))
+        >>> found = StudentNoise(3.0, np.array([4.0])).around(np.zeros((1, 1))).log_density(np.array([[1.0]]))
         >>> bool(abs(found[0] - t.logpdf(1.0, 3.0, scale=2.0)) < 0.01)
         True
     """
@@ -85,8 +85,8 @@ class StudentT:
     scale_var: Float[Array, "P"]
 
     @staticmethod
-    def fit(residual: Float[Array, "N P"]) -> "StudentT":
-        """By maximum likelihood: scales in turn with ν, over what is observed (NaN is missing)."""
+    def fit(residual: Float[Array, "N P"]) -> "StudentNoise":
+        """Maximum likelihood, alternating between scales and ν; NaN is missing."""
         scale_var, degrees = mean_square(residual), 5.0
         count = (~np.isnan(residual)).sum(1)
         for _ in range(100):
@@ -96,10 +96,10 @@ class StudentT:
             scale_var = np.maximum(np.nanmean(weight[:, None] * np.square(residual), axis=0), SMALLEST_VAR)
             if abs(degrees - before) < 1e-4 * before:
                 break
-        return StudentT(degrees, scale_var)
+        return StudentNoise(degrees, scale_var)
 
     def around(self, mean: Float[Array, "N P"], num_components: int = NUM_COMPONENTS) -> Prediction:
-        """This noise about these means, g at the middles of bins of equal probability: a little light far out."""
+        """This noise around these means, with g at midpoints of bins of equal probability: tails are slightly light."""
         levels = (np.arange(num_components) + 0.5) / num_components
         shares = gammaincinv(self.degrees / 2, levels) * 2 / self.degrees
         each = self.scale_var / shares[:, None]
@@ -133,12 +133,12 @@ def predict_least_squares(train: Dataset, test: Dataset, seed: int) -> Predictio
 def predict_student(train: Dataset, test: Dataset, seed: int) -> Prediction:
     """The same plane with Student-t residuals, whose scale the outputs of a row share."""
     plane = LeastSquares.fit(train)
-    noise = StudentT.fit(train.y - plane.predict(train.x).mean)
+    noise = StudentNoise.fit(train.y - plane.predict(train.x).mean)
     return noise.around(plane.predict(test.x).mean)
 
 
 NUMBERS = (1, 2, 3, 5, 8, 12, 20, 32)
-# Left out one at a time to choose k and the noise: all rows, or so many of them.
+# Rows left out one at a time to choose k and the noise, at most.
 MAX_LEFT_OUT = 5000
 
 
@@ -149,7 +149,7 @@ def predict_neighbours(train: Dataset, test: Dataset, seed: int) -> Prediction:
     most = min(NUMBERS[-1], max(1, train.num_rows - 1))
     search = NearestNeighbors(n_neighbors=most).fit(x)
     left_out = np.random.default_rng(seed).permutation(train.num_rows)[:MAX_LEFT_OUT]
-    # Where several rows have the same inputs the first found need not be the row itself, but some row must go.
+    # With equal inputs the first neighbour need not be the row itself, but one row must be dropped.
     near = search.kneighbors(x[left_out], n_neighbors=min(most + 1, train.num_rows), return_distance=False)
     others = np.stack([_without(row, places) for row, places in zip(left_out.tolist(), near, strict=True)])
     numbers = [number for number in NUMBERS if number <= max(1, others.shape[1])]
@@ -162,13 +162,13 @@ def predict_neighbours(train: Dataset, test: Dataset, seed: int) -> Prediction:
 
 
 def _without(row: int, places: Int[IntArray, "K"]) -> Int[IntArray, "J"]:
-    """All neighbours but the row itself, or but the last where the row is not among them."""
+    """All neighbours except the row itself, or except the last if the row is not among them."""
     kept: Int[IntArray, J] = places[places != row][: len(places) - 1]
     return kept
 
 
 def _means(y: Float[Array, "N P"], near: Int[IntArray, "B K"], number: int) -> Float[Array, "B P"]:
-    """The mean of each output over those of the nearest rows that have it; its overall mean where none has."""
+    """The mean of each output over the nearest rows where it is observed; its overall mean if there is none."""
     values = y[near[:, :number]]
     observed = ~np.isnan(values)
     count = observed.sum(1)
@@ -185,7 +185,7 @@ _ROWS_AT_ONCE = 5000
 
 @dataclass(frozen=True)
 class Ridge:
-    """Weights and a constant per output, and the mean square of what each row would miss if it were left out.
+    """Weights and a constant per output, and the mean squared leave-one-out error.
 
     Example:
         >>> x = np.arange(8.0)[:, None]
@@ -200,7 +200,7 @@ class Ridge:
 
     @staticmethod
     def fit(features: Features, x: Float[Array, "N D"], y: Float[Array, "N P"]) -> "Ridge":
-        """Each output on the rows where it is observed (NaN is missing), with a penalty of its own."""
+        """Fit each output to its observed rows (NaN is missing), with its own penalty."""
         num_features = features(x[:1]).shape[1]
         weights, bias = np.zeros((num_features, y.shape[1])), np.nanmean(y, axis=0)
         left_out = np.maximum(np.nanvar(y, axis=0), SMALLEST_VAR)
@@ -304,7 +304,7 @@ class PrincipalComponents:
 
     @staticmethod
     def fit(y: Float[Array, "N P"], num_components: int) -> "PrincipalComponents":
-        """In closed form where every value is known; where some are missing (NaN), by expectation maximisation."""
+        """In closed form; by expectation maximisation if values are missing (NaN)."""
         observed = ~np.isnan(y)
         found = PCA(num_components).fit(np.where(observed, y, np.nanmean(y, axis=0)))
         var = max(float(found.noise_variance_), SMALLEST_VAR)
@@ -331,7 +331,7 @@ class PrincipalComponents:
         return mean, self.var * np.linalg.inv(inner)
 
     def reconstruct(self, y: Float[Array, "N P"], seed: int = 0, num_draws: int = NUM_INNER) -> Prediction:
-        """All outputs of each row, given z from those that it has: a mixture over draws of z, as models have it."""
+        """All outputs of each row given its observed ones: a mixture over draws of z, as models have it."""
         mean, cov = self.posterior(y)
         noise = np.random.default_rng(seed).standard_normal((num_draws, *mean.shape))
         draws = mean + np.einsum("nqr,snr->snq", np.linalg.cholesky(cov), noise)
@@ -367,9 +367,9 @@ class PrincipalComponents:
 
 
 def predict_principal(train: Dataset, test: Dataset, seed: int) -> Prediction:
-    """As many components as models have latent inputs, on standardised outputs; each test row is given its own values.
+    """Principal components of standardised outputs, one for each latent input of the models.
 
-    That is how models with latent inputs are scored, too: z is found from the row that is then scored.
+    Models with latent inputs are scored in the same way: z is inferred from the test row that is scored.
     """
     units = Scaling.of(train).outputs
     num_components = min(LATENT_INPUTS, train.num_outputs - 1, train.num_rows)

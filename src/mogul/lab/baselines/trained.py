@@ -83,7 +83,7 @@ Head = Callable[[Float[Tensor, "N K"]], Marginals]
 
 
 def predict_nets(train: Dataset, test: Dataset, seed: int, config: NetConfig | None = None) -> Prediction:
-    """Nets trained by squared error on the residual of a plane; the noise is that of rows held out."""
+    """Nets trained by squared error on the residual of a plane; the noise is that of validation rows."""
     return _predict(train, test, seed, config or NetConfig(), noise_by_net=False)
 
 
@@ -104,7 +104,7 @@ def _predict(train: Dataset, test: Dataset, seed: int, config: NetConfig, noise_
 def _components(
     rows: Batch, x: Float[Tensor, "N D"], config: NetConfig, noise_by_net: bool, generator: torch.Generator
 ) -> Marginals:
-    """What one net says about x."""
+    """The prediction of one net at x."""
     order = torch.randperm(len(rows), generator=generator)
     num_held_out = max(1, round(config.held_out * len(rows)))
     watched = rows.rows(order[:num_held_out])
@@ -124,7 +124,7 @@ def _components(
 def _train_net(
     net: TanhNet, head: Head, trained: Batch, watched: Batch, config: NetConfig, generator: torch.Generator
 ) -> None:
-    """Adam with a rate that falls to zero, until the rows held out no longer gain; the best net is kept."""
+    """Adam with a cosine rate and early stopping on validation rows; the best net is kept."""
     optimiser = torch.optim.Adam(net.parameters(), lr=config.learning_rate, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.num_steps)
     best, best_loss, last_gain = copy.deepcopy(net.state_dict()), math.inf, 0
@@ -237,7 +237,7 @@ def _train_gps(rows: Batch, config: SparseGPConfig, generator: torch.Generator) 
 
 @contextmanager
 def _generator_kept(seed: int) -> Iterator[None]:
-    """GPyTorch draws from torch's global generator, which is left as it was found."""
+    """Seed torch's global generator, which GPyTorch draws from, and restore it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

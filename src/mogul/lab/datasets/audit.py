@@ -1,4 +1,4 @@
-"""What to know of a data set before believing a score on it: repeats, leaks, constants, gaps, zeros; as tables."""
+"""Audit of a data set: repeated rows, leaks across splits, constant columns, missing values, zeros; as tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mogul._typing import Array, IntArray
 from mogul.data.grouped import GroupedData
-from mogul.lab.datasets.catalogue import Entry, describe_sizes
+from mogul.lab.datasets.catalogue import CatalogueEntry, describe_sizes
 from mogul.lab.datasets.simulated import simulators_installed
 
 AUDIT_SEED = 0
@@ -71,7 +71,7 @@ def audit(grouped: GroupedData) -> Audit:
 
 
 def _kinds(values: Float[Array, "N K"]) -> Int[IntArray, "N"]:
-    """A number for each row, the same for rows that are the same; missing values equal each other."""
+    """An index for each row, equal for equal rows; missing values equal each other."""
     # Adding zero makes −0 the same bytes as 0.
     rows = np.ascontiguousarray(np.where(np.isnan(values), np.nan, values) + 0.0)
     return np.unique(rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel(), return_inverse=True)[1]
@@ -84,7 +84,7 @@ def _has_twin(kinds: Int[IntArray, "N"]) -> Bool[np.ndarray, "N"]:
 
 
 def _twins_across_groups(kinds: Int[IntArray, "N"], grouped: GroupedData) -> int:
-    """Test rows of the split by group that training holds too; none where there is but one group."""
+    """Test rows of the split by group that equal a training row; 0 with a single group."""
     if len(np.unique(grouped.groups)) < 2:
         return 0
     train, test = grouped.group_split().rows(grouped.groups)
@@ -98,15 +98,15 @@ def _constant(values: Float[Array, "N K"], names: Sequence[str]) -> tuple[str, .
 ZERO_SHARE_WORTH_SAYING = 0.05
 
 
-def presence(entry: Entry, folder: Path | None) -> str:
-    """Whether the data set can be used here and now."""
+def presence(entry: CatalogueEntry, folder: Path | None) -> str:
+    """Whether the data set is available here."""
     if entry.is_simulated:
         return "simulated" if simulators_installed() else "needs mogul[robots]"
     return "yes" if entry.is_present(folder) else "no"
 
 
-def catalogue_table(entries: Sequence[Entry], folder: Path | None) -> Group:
-    """A line for each data set, and below the table, where there is room, what it is and is not."""
+def catalogue_table(entries: Sequence[CatalogueEntry], folder: Path | None) -> Group:
+    """A line for each data set, and below the table a description of each."""
     where = (
         "no data folder: set MOGUL_DATA, or pass --data-dir"
         if folder is None
@@ -125,7 +125,7 @@ def catalogue_table(entries: Sequence[Entry], folder: Path | None) -> Group:
     return Group(table, *notes)
 
 
-def audit_table(entry: Entry, found: Audit, checksums: Mapping[str, str]) -> Table:
+def audit_table(entry: CatalogueEntry, found: Audit, checksums: Mapping[str, str]) -> Table:
     """What was found, line by line."""
     table = Table(title=f"{entry.name}: {entry.what}", caption=f"{entry.is_not}. Source: {entry.source}")
     table.add_column("looked for", no_wrap=True)
@@ -135,7 +135,7 @@ def audit_table(entry: Entry, found: Audit, checksums: Mapping[str, str]) -> Tab
     return table
 
 
-def audit_lines(entry: Entry, found: Audit, checksums: Mapping[str, str]) -> list[tuple[str, str]]:
+def audit_lines(entry: CatalogueEntry, found: Audit, checksums: Mapping[str, str]) -> list[tuple[str, str]]:
     """Labels and values of the table."""
     across = "" if found.num_groups > 1 else " (there is one group)"
     zeros = [f"{name} {share:.0%}" for name, share in found.zero_shares.items() if share > ZERO_SHARE_WORTH_SAYING]
@@ -157,7 +157,7 @@ def audit_lines(entry: Entry, found: Audit, checksums: Mapping[str, str]) -> lis
     ]
 
 
-def _checksum_lines(entry: Entry, checksums: Mapping[str, str]) -> Iterator[str]:
+def _checksum_lines(entry: CatalogueEntry, checksums: Mapping[str, str]) -> Iterator[str]:
     """Each checksum and how it compares with the one recorded; files that differ have been refused before."""
     recorded = entry.recorded_checksums()
     for place, found in checksums.items():

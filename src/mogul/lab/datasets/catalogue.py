@@ -1,4 +1,4 @@
-"""The data sets that mogul knows by name, and the check that a user's files are the ones it means."""
+"""The data sets that mogul knows by name, and the check of a user's files by checksum and shape."""
 
 import hashlib
 from collections.abc import Callable
@@ -19,14 +19,14 @@ from mogul.lab.datasets.files import data_folder
 
 @dataclass(frozen=True)
 class File:
-    """A file in the data folder; no checksum where nobody has recorded one yet."""
+    """A file in the data folder; the checksum is None if none is recorded."""
 
     path: str
     sha256: str | None
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """A data set: its sizes, what it is and is not, where it comes from, and how it is read or simulated.
 
     `paper` is the paper's name for these very data; `stands_in_for` is the paper's name for data that these replace,
@@ -51,7 +51,7 @@ class Entry:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether it is made, and needs no folder."""
+        """Whether it is simulated and needs no folder."""
         return self.simulator is not None
 
     def is_present(self, folder: Path | None) -> bool:
@@ -59,7 +59,7 @@ class Entry:
         return folder is not None and bool(self.files) and all((folder / file.path).is_file() for file in self.files)
 
     def load(self, folder: Path) -> GroupedData:
-        """Read it, and refuse files whose checksum or shape is another."""
+        """Read it; files with another checksum or shape are refused."""
         self._require_files(folder)
         found = {file.path: file_checksum(folder / file.path) for file in self.files}
         wrong = [file for file in self.files if file.sha256 not in (None, found[file.path])]
@@ -71,7 +71,7 @@ class Entry:
         return GroupedData(self.name, data, groups, self.num_test)
 
     def simulate(self, num_rows: int | None = None, seed: int = 0) -> GroupedData:
-        """Make it: all its rows, or so many, with test rows in proportion."""
+        """Simulate all its rows, or `num_rows` of them, with test rows in proportion."""
         if self.simulator is None:
             raise ConfigError(
                 f"A simulated data set must be named; {self.name} is recorded. Put its files in a folder."
@@ -107,14 +107,14 @@ class Entry:
             )
 
     def _read(self, folder: Path) -> tuple[Dataset, IntArray]:
-        """Read the files; what a reader makes of a broken one becomes an error of ours."""
+        """Read the files; any exception of a reader becomes a DataError."""
         if self.read is None:
             raise ConfigError(f"A recorded data set must be named; {self.name} is simulated. Use simulate.")
         try:
             return self.read(folder)
         except DataError:
             raise
-        # Readers of foreign formats raise whatever they like on foreign bytes.
+        # Readers of foreign formats may raise any exception on a broken file.
         except Exception as error:
             raise DataError(
                 f"{self.name} must be readable; {_one_line(error)}. Is it the right file, and complete?"
@@ -162,7 +162,7 @@ def data_checksum(grouped: GroupedData) -> str:
 
 
 def _matrices(path: Path) -> str:
-    """The shape of what a file holds, where it is a file of matrices, though not of those wanted."""
+    """The shapes of the matrices in a .mat file that is not the expected one."""
     try:
         held = [(name, "×".join(map(str, shape))) for name, shape, _ in whosmat(str(path))]
     # As in `_read`: foreign bytes.
@@ -181,7 +181,7 @@ _SARCOS_SOURCE = "the companion data of Rasmussen and Williams' book on Gaussian
 _DIRECT_SOURCE = "in the public repository JunShao0104/NDE-based-Robot-Learning-Dynamics (MIT), folder data/FK."
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> CatalogueEntry:
     """The entry of this name."""
     if name not in CATALOGUE:
         raise unknown_name("dataset", name, CATALOGUE)
@@ -199,10 +199,10 @@ def _from_file(name: str) -> Callable[[Path], tuple[Dataset, IntArray]]:
     return lambda folder: source.load(folder / source.file)
 
 
-def _direct_dynamics(name: str, paper: str, robot: str, sha256: str) -> Entry:
+def _direct_dynamics(name: str, paper: str, robot: str, sha256: str) -> CatalogueEntry:
     """One of the paper's two sets of next-state prediction."""
     source = files.SOURCES[name]
-    return Entry(
+    return CatalogueEntry(
         name=name,
         num_rows=source.num_rows,
         num_inputs=21,
@@ -223,7 +223,7 @@ _ENTRIES = (
     _direct_dynamics(
         "f-baxter", "F-Baxter", "Baxter", "19a2e0e28fb4fb85375de36205dbc1272cabdc6f3bad452544fbaf93a6c1f087"
     ),
-    Entry(
+    CatalogueEntry(
         name="sarcos",
         num_rows=48_933,
         num_inputs=21,
@@ -237,7 +237,7 @@ _ENTRIES = (
         files=(File("sarcos/sarcos_inv.mat", None), _SARCOS_TEST),
         read=files.read_sarcos,
     ),
-    Entry(
+    CatalogueEntry(
         name="sarcos-test",
         num_rows=4_449,
         num_inputs=21,
@@ -251,7 +251,7 @@ _ENTRIES = (
         files=(_SARCOS_TEST,),
         read=files.read_sarcos_test,
     ),
-    Entry(
+    CatalogueEntry(
         name="baxter-rand",
         num_rows=15_000,
         num_inputs=21,
@@ -265,7 +265,7 @@ _ENTRIES = (
         files=(File("baxter-rand/BaxterRand.npy", "16962201e7bd190980f956b5e71e7fa55dbe38f5a5a0485a3cb707b1aa45d0eb"),),
         read=files.read_baxter_rand,
     ),
-    Entry(
+    CatalogueEntry(
         name="jura",
         num_rows=359,
         num_inputs=11,
@@ -278,7 +278,7 @@ _ENTRIES = (
         files=(File("jura/jura.csv", "5765315c5ffca7815062338b3b139227bdc19b39430b6df50d54ed687651221a"),),
         read=files.read_jura,
     ),
-    Entry(
+    CatalogueEntry(
         name="eeg",
         num_rows=300,
         num_inputs=1,
@@ -291,7 +291,7 @@ _ENTRIES = (
         files=(File("eeg/eeg.csv", "c894e0d14475c37f3fbe413daa4d52080afb72ddc96f58367904328479add9fb"),),
         read=files.read_eeg,
     ),
-    Entry(
+    CatalogueEntry(
         name="rf1",
         num_rows=9_005,
         num_inputs=64,
@@ -305,7 +305,7 @@ _ENTRIES = (
         files=(File("mulan-mtr/rf1.arff", "994f9e334811e040d2002e46d3ce06504e5d441249bf65448f53d6ea24b33cf0"),),
         read=files.read_rf1,
     ),
-    Entry(
+    CatalogueEntry(
         name="oil-flow",
         num_rows=3_000,
         num_inputs=0,
@@ -325,7 +325,7 @@ _ENTRIES = (
         ),
         read=files.read_oil_flow,
     ),
-    Entry(
+    CatalogueEntry(
         name="halfcheetah",
         num_rows=110_000,
         num_inputs=23,
@@ -339,7 +339,7 @@ _ENTRIES = (
         simulator=simulated.half_cheetah,
         simulated_sha256="4afad4b2c028fe56b506f3563eb2d404c2ce585e51e1e2653910372e11f01f40",
     ),
-    Entry(
+    CatalogueEntry(
         name="rhythmic-arm",
         num_rows=8_918,
         num_inputs=21,
@@ -355,4 +355,4 @@ _ENTRIES = (
         simulated_sha256="0faa8ddd8e6a6ebe697dcc0ce4222370e91259a195695f16a689d82f5aee7df3",
     ),
 )
-CATALOGUE: dict[str, Entry] = {each.name: each for each in _ENTRIES}
+CATALOGUE: dict[str, CatalogueEntry] = {each.name: each for each in _ENTRIES}

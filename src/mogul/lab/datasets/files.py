@@ -72,7 +72,7 @@ def read_sarcos(folder: Path) -> tuple[Dataset, IntArray]:
 
 
 def read_sarcos_test(folder: Path) -> tuple[Dataset, IntArray]:
-    """The test file alone: its rows are in no order that tells trajectories."""
+    """The test file alone: its rows are shuffled, without trajectories."""
     matrix = _sarcos_matrix(folder, "sarcos_inv_test")
     return _inverse_dynamics(matrix), np.ones(len(matrix), dtype=np.int64)
 
@@ -86,7 +86,7 @@ def read_baxter_rand(folder: Path) -> tuple[Dataset, IntArray]:
 
 
 def time_blocks(num_rows: int, num_blocks: int = 10) -> IntArray:
-    """Blocks of consecutive rows, numbered from 1, as groups of data that have none of their own.
+    """Blocks of consecutive rows, numbered from 1: groups for data without any.
 
     >>> time_blocks(5, num_blocks=2)
     array([1, 1, 1, 2, 2])

@@ -62,11 +62,11 @@ class Experiment:
         baselines: those that only these data have, beside the ones of every experiment.
         sweeps_baselines: whether baselines depend on what is swept.
         scores_training: whether scores on the training rows are wanted, too.
-        holds_out_groups: whether models on a plane that are to predict new trajectories hold out some of theirs, to
-            know how long to train on all of them; `prepare` must leave the rows where they are.
+        holds_out_groups: whether models with the linear mean use some trajectories as validation rows on the split by
+            trajectory, to choose the number of epochs, then train on all; `prepare` must keep the order of rows.
         load: the data by name, folder and preset, for each seed.
         prepare: turns the rows of a split into those of a job.
-        limits: the values that a setting may take, given training rows.
+        limits: the allowed values of a setting, given training rows.
         fast: how to train fast.
     """
 
@@ -148,7 +148,7 @@ class Experiment:
         *,
         grouped: bool = False,
     ) -> TrainingConfig:
-        """How to train; where only a share of the training rows is used, steps are on as much smaller a batch.
+        """How to train; with a share of the training rows, the batch shrinks by the same share.
 
         That is the paper's rule for its own models; the default way to train suits itself to few rows.
         """
@@ -158,7 +158,7 @@ class Experiment:
             return line.trained(protocol.default(line, num_train, epochs, seed, grouped=grouped))
         elif line.linear:
             return line.trained(self.fast(line, num_train, epochs, seed))
-        else:  # as many steps with few rows as with all
+        else:  # the same number of steps with few rows as with all
             config = self.fast(line, round(num_train / share), epochs, seed)
         return line.trained(replace(config, batch_size=max(1, round(share * config.batch_size))))
 
@@ -281,7 +281,7 @@ HIDDEN_UNITS = Experiment(
 
 
 def fewer_rows(train: Dataset, test: Dataset, settings: Settings, seed: int) -> tuple[Dataset, Dataset]:
-    """So many of the training rows; fewer are among more, and other splits have others."""
+    """The first `num_train` shuffled training rows: smaller sets are nested, and each split has its own order."""
     order = np.random.default_rng([seed, 1]).permutation(train.num_rows)
     return train.rows(order[: settings["num_train"]]), test
 

@@ -209,7 +209,7 @@ class Line:
         return NO_FLOOR if self.noise == "constant" else f"sd {NOISE_FLOOR:g} of an output's scale"
 
     def build_options(self, num_outputs: int) -> dict[str, Any]:
-        """The options of `mogul.models.build` for so many outputs."""
+        """The options of `mogul.models.build` for this number of outputs."""
         same = {"num_top_latents": math.ceil(num_outputs / 2)} if self.same_layers else {}
         return dict(self.options) | same
 

@@ -60,7 +60,7 @@ class Subject:
 
     @property
     def setting(self) -> str:
-        """What a sweep varies, in words."""
+        """The value of a sweep in words."""
         return describe(self.settings)
 
     @cached_property
@@ -100,7 +100,7 @@ def _plain(words: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", ascii_words.lower()).strip("-")
 
 
-# Of every job, whatever the machine: the order of sums, and with it the last digits, depends on it.
+# The same on every machine: the order of sums, and with it the last digits, depends on it.
 NUM_THREADS = 1
 NUM_DRAWS: dict[str, int] = {
     "paper": NUM_OUTER * NUM_INNER,
@@ -116,13 +116,13 @@ class Job(Subject):
     Args:
         experiment, dataset, …, command: as in `Subject`.
         units: of the scores.
-        noise_floor: the least standard deviation of its noise, in words: what a log likelihood means nothing without.
+        noise_floor: the smallest standard deviation of its noise, in words; log likelihoods depend on it.
         data_sha256: of the data set's values.
         options: of `mogul.models.build`.
-        linear: whether the model stands on a least-squares plane.
+        linear: whether the model has the linear mean.
         training: how to train a model; None for a baseline.
-        holds_out_groups: whether some whole groups say how long it trains on all of them.
-        baseline_epochs: how many epochs of a model take as long as a baseline.
+        holds_out_groups: whether some whole groups are validation rows that choose the number of epochs.
+        baseline_epochs: the time of a baseline, in epochs of a model.
     """
 
     units: str
@@ -141,7 +141,7 @@ class Job(Subject):
 
     @property
     def config(self) -> dict[str, Any]:
-        """Everything that the numbers depend on beside seed and split, as plain values."""
+        """Everything that the numbers depend on besides seed and split, as plain values."""
         return {
             "training": None if self.training is None else _without_seed(self.training),
             "options": {name: encode(value, name) for name, value in self.options.items()},
@@ -158,7 +158,7 @@ class Job(Subject):
 
     @property
     def work(self) -> int:
-        """About how long it takes, in no particular unit: what a progress bar counts."""
+        """Estimated time in arbitrary units, for the progress bar."""
         rows = self.num_train
         if self.training is None:
             return math.ceil(rows * self.baseline_epochs)

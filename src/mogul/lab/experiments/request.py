@@ -1,4 +1,4 @@
-"""What was asked for, checked, as a list of jobs."""
+"""From the options of `mogul reproduce` to a checked list of jobs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,14 +36,14 @@ class ChosenSplit:
 
     @property
     def label(self) -> str:
-        """What is printed."""
+        """The split in tables and file names."""
         if not self.by_trajectory:
             return f"{RANDOM} {self.seed}"
         return BY_TRAJECTORY if self.seed == 0 else f"{BY_TRAJECTORY}, seed {self.seed}"
 
     @property
     def words(self) -> str:
-        """What is typed."""
+        """The options that choose this split."""
         return f"{f'--splits {TRAJECTORY} ' if self.by_trajectory else ''}--seeds {self.seed}"
 
 
@@ -113,7 +113,7 @@ def whole_numbers(option: str, words: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Request:
+class ExperimentRequest:
     """An experiment with what the user chose of it; None is the experiment's own choice.
 
     Args:

@@ -1,4 +1,4 @@
-"""Runs jobs side by side: the work of each, its scores, where its numbers come from."""
+"""Runs jobs in parallel processes: training, scores, provenance."""
 
 import io
 import platform
@@ -41,7 +41,7 @@ PACKAGES = ("mogul", "torch", "gpytorch", "numpy", "scikit-learn")
 
 
 def versions() -> dict[str, str]:
-    """Of the packages that numbers depend on, and of Python."""
+    """Versions of Python and of the packages that numbers depend on."""
     return {"python": platform.python_version()} | {package: version(package) for package in PACKAGES}
 
 
@@ -71,7 +71,7 @@ DIGITS = 6
 
 @dataclass(frozen=True)
 class Measured:
-    """Scores and the raw matter of figures, as plain values."""
+    """Scores, and the values that figures are drawn from."""
 
     metrics: dict[str, float]
     per_output: dict[str, list[Any]]
@@ -80,13 +80,13 @@ class Measured:
 
 
 class _Seen:
-    """What is kept of each part while it passes by: the draws of a whole test set would not fit into memory."""
+    """Keeps what figures need of each batch of predictions: all draws of a test set would not fit into memory."""
 
     def __init__(self) -> None:
         self._parts: list[dict[str, Array]] = []
 
     def passing(self, parts: Iterable[Part]) -> Iterator[Part]:
-        """The same parts, looked at."""
+        """Yield the same batches and remember what figures need."""
         for prediction, y in parts:
             self._parts.append(
                 {
@@ -105,7 +105,7 @@ class _Seen:
 
 
 def measure(parts: Iterable[Part], output_names: Sequence[str]) -> Measured:
-    """All that is reported of predictions that come in parts: as "ll" the paper's nested estimator, `ll_nested`."""
+    """Score predictions that come in batches; "ll" is the paper's nested estimator, `ll_nested`."""
     seen = _Seen()
     scores = score(seen.passing(parts), nested=True)
     assert scores.ll_nested is not None
@@ -138,7 +138,7 @@ def output_log_densities(prediction: Prediction, y: Float[Array, "N P"]) -> Floa
 
 
 def rounded(values: Float[Array, "*S"]) -> list[Any]:
-    """To a few significant digits, as nested lists; None where there is no number.
+    """Round to a few significant digits, as nested lists; None for NaN.
 
     >>> rounded(np.array([[0.12345678, np.nan]]))
     [[0.123457, None]]
@@ -149,7 +149,7 @@ def rounded(values: Float[Array, "*S"]) -> list[Any]:
 
 
 def evenly_spaced(num_rows: int, most: int) -> Int[IntArray, "K"]:
-    """At most so many places, from the first row to the last."""
+    """At most `most` row indices, from the first row to the last."""
     return np.linspace(0, num_rows - 1, min(num_rows, most)).round().astype(int)
 
 
@@ -158,14 +158,14 @@ MAX_LATENT_ROWS = 500
 
 @dataclass(frozen=True)
 class Provenance:
-    """What computes: versions of packages, and the commit."""
+    """What computed a record: versions of packages, and the commit."""
 
     versions: dict[str, str]
     commit: str | None
 
 
 def run_job(job: Job, grouped: GroupedData, provenance: Provenance) -> Record:
-    """Its record: with scores, or with the error that it ended in, so that the other jobs go on."""
+    """The record of a job: its scores, or its error, so that the other jobs go on."""
     began = time.perf_counter()
 
     def record(**outcome: Any) -> Record:
@@ -220,7 +220,7 @@ def _run_model(
 
 
 def _require_all_starts(fitted: Fitted, job: Job) -> None:
-    """Check that a mixture is one of as many starts as its label says."""
+    """Check that all restarts of a mixture succeeded."""
     asked = len(members(job.model)) * (1 if job.training is None else job.training.num_kept)
     found = fitted.num_members if isinstance(fitted, FittedMixture) else 1
     if found < asked:
@@ -228,7 +228,7 @@ def _require_all_starts(fitted: Fitted, job: Job) -> None:
 
 
 def _held_out(job: Job, grouped: GroupedData) -> Int[IntArray, "W"] | None:
-    """Places among the training rows of those that say how long to train, where some do."""
+    """Indices of the validation rows among the training rows, or None."""
     if not job.holds_out_groups:
         return None
     known, _ = job.split.rows(grouped.groups)
@@ -236,7 +236,7 @@ def _held_out(job: Job, grouped: GroupedData) -> Int[IntArray, "W"] | None:
 
 
 def _in_units(job: Job, train: Dataset, parts: Iterator[Part]) -> Iterator[Part]:
-    """Predictions and outputs in the units of the scores, learnt on the rows that are trained on."""
+    """Predictions and outputs in the units of the scores; the scaling is that of the training rows."""
     if job.units == "original":
         yield from parts
         return
@@ -246,12 +246,12 @@ def _in_units(job: Job, train: Dataset, parts: Iterator[Part]) -> Iterator[Part]
 
 
 def _outputs_in_units(job: Job, train: Dataset) -> Float[Array, "N P"]:
-    """The outputs that are trained on, in the units of the scores."""
+    """The training outputs in the units of the scores."""
     return train.y if job.units == "original" else Scaling.of(train).outputs.apply(train.y)
 
 
 def _curve(history: History) -> list[dict[str, float | int]]:
-    """Epochs of the start that was trained to the end, the first of a mixture; seconds since it began."""
+    """ELBO by epoch of the chosen restart, the first one of a mixture, with seconds since it began."""
     passed = 0.0
     curve: list[dict[str, float | int]] = []
     for record in history.records:
@@ -262,7 +262,7 @@ def _curve(history: History) -> list[dict[str, float | int]]:
 
 
 def _latent(fitted: Fitted, outputs: Float[Array, "N P"]) -> dict[str, list[Any]] | None:
-    """Where some of the training rows lie, if inputs are latent, and the outputs of the same rows."""
+    """Latent inputs of some training rows and their outputs; None if inputs are observed."""
     inputs = fitted.model.inputs
     if not isinstance(inputs, Latent):
         return None
@@ -274,7 +274,7 @@ def _latent(fitted: Fitted, outputs: Float[Array, "N P"]) -> dict[str, list[Any]
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No bars or warnings from within a job: the run has one bar for all of them."""
+    """Silence progress bars and warnings of a job: the run has one bar for all jobs."""
     with redirect_stderr(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore", MogulWarning)
         yield
@@ -282,7 +282,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _fixed_threads() -> Iterator[None]:
-    """The same number of threads wherever a job runs, so that its sums are added up in the same order."""
+    """Fix the number of threads, so that sums are added in the same order on every machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(NUM_THREADS)
     try:
@@ -297,7 +297,7 @@ _MEMORY_SECONDS = 24 * 3600.0
 
 
 class WorkerError(MogulError, RuntimeError):
-    """A process that did the work is gone."""
+    """A worker process was killed."""
 
 
 def run_all(
@@ -308,7 +308,7 @@ def run_all(
     console: Console,
     say: Callable[[Record], str],
 ) -> None:
-    """Run what is not yet in the store, so many jobs at a time, each in one thread.
+    """Run what is not yet in the store, `num_jobs` at a time, each in one thread.
 
     Args:
         tasks: jobs and their data.

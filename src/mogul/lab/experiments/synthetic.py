@@ -33,7 +33,7 @@ _LABELS = {"oracle": "oracle (true function and noise)", "least squares": "least
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: where it comes from and its scores on the test set of a seed."""
+    """One line of the table: a model and its scores on the test set of a seed."""
 
     seed: int
     model: str
@@ -61,7 +61,7 @@ def config(seed: int) -> TrainingConfig:
 
 
 def draw(seed: int) -> GroupedData:
-    """Rows of their own for each seed, as many for training as in the paper."""
+    """New rows for each seed; the number of training rows is the paper's."""
     num_rows = NUM_TRAIN + NUM_TEST
     data = RadialCosine().draw(num_rows, np.random.default_rng(seed))
     return GroupedData(DATASET, data, np.ones(num_rows, dtype=np.int64), NUM_TEST)

@@ -257,7 +257,7 @@ class Board:
 
     @property
     def name(self) -> str:
-        """The data, the split and the preset: what tells it from the others of its experiment."""
+        """The data, the split and the preset."""
         preset = f"preset {self.preset}" if self.preset else ""
         return _listed(self.dataset, _BOARD_SPLITS[self.split_kind], preset)
 
@@ -274,12 +274,12 @@ class Board:
 
     @property
     def details(self) -> str:
-        """What a number of it means nothing without: the rows and the units."""
+        """Rows and units, which every number depends on."""
         return _listed(self.num_rows, self.units)
 
     @property
     def title(self) -> str:
-        """All that it is about."""
+        """Data, split, preset, rows and units."""
         return _listed(self.name, self.details)
 
     @property
@@ -295,7 +295,7 @@ class Board:
 
     @property
     def stands_in_for(self) -> str | None:
-        """The paper's name of the data that these replace, if they do: its figures must not stand beside these."""
+        """The paper's name of the data that these replace, if any; its numbers are not shown beside these."""
         entry = CATALOGUE.get(self.dataset)
         return None if entry is None else entry.stands_in_for
 
@@ -325,7 +325,7 @@ class Board:
 
     @property
     def low_end(self) -> float:
-        """Where a scale of LL begins: at the lowest, or where far stragglers would begin to squash the rest."""
+        """Where a scale of LL begins: at the lowest value, unless outliers would squash the rest."""
         known = sorted(row.scores["ll"].mean for row in self.rows if "ll" in row.scores)
         best, middle = known[-1], known[len(known) // 2]
         return max(known[0], best - 3 * (best - middle)) if best > middle else known[0]

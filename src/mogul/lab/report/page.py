@@ -232,7 +232,7 @@ def _sweep_curve(curve: Curve, panels: Sequence[str], ends: tuple[float, float])
 
 
 def thin(rows: Sequence[Any], most: int) -> list[Any]:
-    """At most so many rows, evenly spaced, the first and the last among them.
+    """At most `most` rows, evenly spaced, including the first and the last.
 
     >>> thin(range(10), 4)
     [0, 3, 6, 9]

@@ -64,7 +64,7 @@ _SIGNS = {
 
 @dataclass(frozen=True)
 class ExperimentTable:
-    """A table: its title, its columns, its rows in sections (baselines, models), and what must be said below it."""
+    """A table: its title, its columns, its rows in sections (baselines, models), and the note below it."""
 
     title: str
     headings: list[str]
@@ -78,7 +78,7 @@ def experiment_tables(results: Results) -> list[ExperimentTable]:
 
 
 def result_line(record: Record) -> str:
-    """One job in a line, for a person who watches."""
+    """One job in a line, for the terminal."""
     words = [record.dataset, record.split_label, record.label, record.setting]
     name = ", ".join(word for word in words if word)
     if record.error is not None:
@@ -104,7 +104,7 @@ def _table_of(block: Results) -> ExperimentTable:
 
 
 def _title(records: Sequence[Record]) -> str:
-    """Data, splits, rows, preset, units: what a number means nothing without; a column tells how many runs."""
+    """Data, splits, rows, preset and units, which every number depends on."""
     first = records[0]
     declared = EXPERIMENTS[first.experiment]
     seeds = sorted({record.seed for record in records})
@@ -146,9 +146,9 @@ def _printed(spread: Spread | None, digits: int) -> str:
 
 @dataclass(frozen=True)
 class TerminalTable:
-    """Baselines, then models, beside the paper's numbers for the same data: as many columns as the terminal has room.
+    """Baselines, then models, beside the paper's numbers for the same data; columns that do not fit are left out.
 
-    Names of models are never cut; columns that are left out are told of below the table.
+    Names of models are never cut; the note below the table names the columns left out.
     """
 
     content: ExperimentTable
