@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from mogul.errors import DataError
 from mogul.lab.experiments.record import Record
-from mogul.lab.report.frame import Results, results_frame, write_csv
+from mogul.lab.report.frame import Results, results_frame, summary_frame, write_csv
 from mogul.lab.report.overview import BEGIN, END, overview, read_published, with_overview
 from small_jobs import record
 
@@ -131,3 +132,19 @@ def test_the_table_replaces_what_is_between_the_markers() -> None:
 def test_the_readme_agrees_with_the_published_results() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert with_overview(text, overview(read_published(ROOT / "results"), "results")) == text, "run results/table.py"
+
+
+@pytest.mark.parametrize("run", sorted(path.parent.name for path in (ROOT / "results").glob("*/summary.csv")))
+def test_published_summaries_are_the_averages_of_their_results(run: str, tmp_path: Path) -> None:
+    (tmp_path / run).mkdir()
+    (tmp_path / run / "results.csv").write_bytes((ROOT / "results" / run / "results.csv").read_bytes())
+    keys = ["experiment", "dataset", "split", "preset", "setting", "label", "metric"]
+    ours = summary_frame(read_published(tmp_path)).set_index(keys)
+    kept = pd.read_csv(ROOT / "results" / run / "summary.csv", keep_default_na=False, na_values={"sd": [""]})
+    kept = kept.set_index(keys)
+    assert set(ours.index) == set(kept.index)
+    ours = ours.loc[kept.index]
+    # Both are rounded to six digits, the results before they are averaged.
+    np.testing.assert_allclose(ours["mean"], kept["mean"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(ours["sd"], kept["sd"], rtol=1e-2, atol=1e-4)
+    assert list(ours["splits"]) == list(kept["splits"])
