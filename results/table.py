@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from mogul.lab.experiments.paper import numbers
-from mogul.lab.report.overview import overview, with_overview
-from mogul.lab.report.published import read_published
+from mogul.lab.experiments.lines import numbers
+from mogul.lab.report.overview import overview, read_published, with_overview
 
 RESULTS = Path(__file__).resolve().parent
 README = RESULTS.parent / "README.md"

@@ -1,15 +1,16 @@
-"""A folder of results as experiments leave it: jobs of every experiment, with numbers of a realistic size."""
+"""Results as experiments leave them: jobs of every experiment, with numbers of a realistic size."""
 
-import csv
-import json
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from mogul.lab.experiments.record import Record
+from mogul.lab.report.frame import Results
+
 JOINTS = [f"next_{kind}{joint}" for kind in ("q", "qd") for joint in range(1, 8)]
 CHEETAH = [f"{part}_velocity_change" for part in ("root_x", "root_z", "root_angle", "back_thigh", "back_shin")]
-ROWS = {"num_train": 15068, "num_test": 5000}
+ROWS = {"dataset": "kuka", "digest": "0", "seed": None, "test_groups": [], "num_train": 15068, "num_test": 5000}
 LEVELS = [round(0.05 * place, 2) for place in range(1, 20)]
 
 NUM_TESTED, NUM_MAPPED = 150, 500  # rows that are kept: of the test rows, and of the training rows of a latent map
@@ -31,7 +32,6 @@ KUKA: list[tuple[str, str, str, float, float, float]] = [
     ("random Fourier features + ridge", "baseline", "fourier", 39.9, 0.086, 11),
     ("MLP ensemble, constant noise", "baseline", "nets", 44.2, 0.086, 22),
 ]
-PAPER = {"MOGP": (15.64, 0.4), "GPRN": (17.57, 0.64), "SBGPRN": (29.65, 0.9), "N-MOGP": (25.32, 1.1)}
 
 
 def record(
@@ -44,7 +44,7 @@ def record(
         "format": 1,
         "experiment": "regression",
         "dataset": "kuka",
-        "split": {"dataset": "kuka", "kind": "random", "seed": 0, **ROWS},
+        "split": {**ROWS, "kind": "random", "seed": 0},
         "split_label": "random 0",
         "label": label,
         "kind": kind,
@@ -71,13 +71,18 @@ def record(
         "config": {"units": "standardised", "noise_floor": "none"},
         "versions": {"mogul": "0.1.0", "torch": "2.13.0"},
         "commit": "0123456789abcdef0123",
-        "seconds": seconds,
+        "seconds": float(seconds),
         "error": None,
     }
     return content | changes
 
 
-def write_sample(out: Path, num_rows: int = 150) -> Path:
+def results_of(jobs: Iterable[dict[str, Any]]) -> Results:
+    """What was read from the files of these jobs."""
+    return Results.of(Record.from_json(job) for job in jobs)
+
+
+def sample_results(num_rows: int = 150) -> Results:
     """Every experiment, three splits of Kuka, a stand-in, and a job that failed; predictions of so many rows."""
     rng = np.random.default_rng(0)
     jobs = [*_kuka(rng), *_cheetah(rng), *_unsupervised(rng), *_sweeps(rng)]
@@ -85,36 +90,16 @@ def write_sample(out: Path, num_rows: int = 150) -> Path:
     jobs.append(failed | {"error": "NumericalError: the loss is NaN at epoch 3. Lower the learning rate."})
     for job in jobs:
         job["predictions"] = {word: rows[:num_rows] for word, rows in job["predictions"].items()}
-    write_jobs(out, jobs)
-    write_summary(out, "kuka", PAPER)
-    return out
-
-
-def write_jobs(out: Path, jobs: list[dict[str, Any]]) -> None:
-    """One file for each."""
-    (out / "jobs").mkdir(parents=True, exist_ok=True)
-    for number, job in enumerate(jobs):
-        (out / "jobs" / f"{number:04d}.json").write_text(json.dumps(job), encoding="utf-8")
-
-
-def write_summary(out: Path, dataset: str, paper: dict[str, tuple[float, float]], split: str = "random") -> None:
-    """The paper's LL for these labels."""
-    columns = ["experiment", "dataset", "split", "label", "metric", "mean", "sd", "paper_mean", "paper_sd", "rank"]
-    with (out / "summary.csv").open("w", encoding="utf-8", newline="") as file:
-        rows = csv.DictWriter(file, columns, restval="")
-        rows.writeheader()
-        for label, (mean, sd) in paper.items():
-            known = {"experiment": "regression", "dataset": dataset, "split": split, "label": label}
-            rows.writerow(known | {"metric": "ll", "mean": mean, "paper_mean": mean, "paper_sd": sd})
+    return results_of(jobs)
 
 
 def _kuka(rng: np.random.Generator) -> list[dict[str, Any]]:
     random = [
-        record(*line, rng, split_label=f"random {seed}", seed=seed, split={"kind": "random", "seed": seed, **ROWS})
+        record(*line, rng, split_label=f"random {seed}", seed=seed, split={**ROWS, "kind": "random", "seed": seed})
         for line in KUKA
         for seed in range(3)
     ]
-    groups = {"split": {"kind": "groups", "test_groups": [9, 10], **ROWS}, "split_label": "by trajectory"}
+    groups = {"split": {**ROWS, "kind": "groups", "test_groups": [9, 10]}, "split_label": "by trajectory"}
     return random + [
         record(label, kind, model, 0.91 * ll, 1.3 * mrmse, seconds, rng, **groups)
         for label, kind, model, ll, mrmse, seconds in KUKA
@@ -128,7 +113,7 @@ def _cheetah(rng: np.random.Generator) -> list[dict[str, Any]]:
         ("N-MOGP + linear", "model", "n-mogp", -1.5, 0.34, 141.0),
         ("least squares", "baseline", "least-squares", -7.9, 0.66, 0.3),
     ]
-    split = {"kind": "random", "seed": 0, "num_train": 6000, "num_test": 600}
+    split = {**ROWS, "kind": "random", "seed": 0, "num_train": 6000, "num_test": 600}
     return [record(*line, rng, dataset="halfcheetah", names=CHEETAH, split=split) for line in lines]
 
 

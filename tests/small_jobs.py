@@ -8,11 +8,9 @@ import pandas as pd
 
 from mogul.data import Dataset
 from mogul.data.splits import GroupedData
-from mogul.lab.experiments.experiment import Experiment
-from mogul.lab.experiments.job import Job
-from mogul.lab.experiments.record import METRICS, Record
-from mogul.lab.experiments.request import Request
-from mogul.lab.experiments.split_choice import SplitChoice
+from mogul.lab.experiments.declarations import Experiment
+from mogul.lab.experiments.record import METRICS, Job, Record
+from mogul.lab.experiments.request import ExperimentRequest, SplitChoice
 
 NAMES = ["next_q1", "next_q2", "next_q3", "next_q4"]
 
@@ -35,7 +33,7 @@ def small(experiment: Experiment, **changes: Any) -> Experiment:
 def tasks(experiment: Experiment, **choices: Any) -> list[tuple[Job, GroupedData]]:
     """Its jobs, of one random split and one epoch unless said otherwise."""
     settings: dict[str, Any] = {"splits": SplitChoice((0,)), "epochs": 1, **choices}
-    return Request(experiment, settings.pop("preset", "fast"), **settings).tasks()
+    return ExperimentRequest(experiment, settings.pop("preset", "fast"), **settings).tasks()
 
 
 def record(label: str = "MOGP", seed: int | None = 0, **changes: Any) -> Record:

@@ -11,7 +11,7 @@ from types import ModuleType
 MOVED = {
     "mogul.calibration": "mogul.fitted.calibration",
     "mogul.data.catalogue": "mogul.lab.datasets.catalogue",
-    "mogul.data.simulate": "mogul.lab.datasets.synthetic",
+    "mogul.data.simulate": "mogul.lab.datasets.simulated",
     "mogul.data.simulated": "mogul.lab.datasets.simulated",
     "mogul.experiments": "mogul.lab.experiments",
     "mogul.families": "mogul.models.families",

@@ -1,14 +1,15 @@
 """The page of results in a real browser: `make test-browser`, apart from `make test`, which needs no browser."""
 
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mogul.lab.experiments.record import Store
+from mogul.lab.report.frame import Results, boards
 from mogul.lab.report.page import write_report
-from sample_results import KUKA, record, write_jobs, write_sample
+from sample_results import KUKA, record, results_of, sample_results
 
 pytestmark = pytest.mark.browser
 CHROMIUM = "/usr/bin/chromium"
@@ -17,9 +18,13 @@ FLAGS += ["--disable-component-update", "--disable-sync"]
 BOARD = "#regression-kuka-random-fast"
 
 
+def write(out: Path, results: Results) -> Path:
+    return write_report(out, results, boards(results))
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(write_sample(tmp_path_factory.mktemp("results")))
+    return write(tmp_path_factory.mktemp("results"), sample_results())
 
 
 @pytest.fixture(scope="module")
@@ -188,8 +193,7 @@ def test_a_label_is_text_even_if_it_is_a_script(opened, tmp_path):
     evil = "</script><script>window.ran = 1</script><img src=x onerror='window.ran = 2'>"
     job = record(*KUKA[0], np.random.default_rng(0)) | {"label": evil, "command": evil}
     job["per_output"]["names"] = [evil, *job["per_output"]["names"][1:]]
-    write_jobs(tmp_path, [job])
-    page = opened(path=write_report(tmp_path))
+    page = opened(path=write(tmp_path, results_of([job])))
     page.locator("figure[data-figure=outputs]").scroll_into_view_if_needed()
     page.locator("figure[data-figure=outputs] .main-svg").first.wait_for()
     assert page.locator("th.name[data-value]").inner_text().startswith(evil)
@@ -202,8 +206,8 @@ def test_a_screenshot_is_kept(opened, report, tmp_path):
     has_results = "MOGUL_RUN" in os.environ
     screenshot = (Path(__file__).parents[2] / "docs" if has_results else tmp_path) / "report.png"
     if has_results:
-        shutil.copytree(os.environ["MOGUL_RUN"], tmp_path / "results")
-        report = write_report(tmp_path / "results")
+        records = Store(Path(os.environ["MOGUL_RUN"])).read().values()
+        report = write(tmp_path / "results", Results.of(records))
     page = opened(1366, 1400, path=report)
     board = page.locator(".board").first
     board.locator(".grid").scroll_into_view_if_needed()

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import mogul.lab.demo
 from mogul import cli
 from mogul.lab.experiments import synthetic
 from mogul.training import Fitted, TrainingConfig
@@ -30,7 +29,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     """The arguments of every demo that was begun; none is run."""
     calls: list[tuple[object, ...]] = []
-    monkeypatch.setattr(mogul.lab.demo, "run_demo", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(synthetic, "run_demo", lambda *arguments: calls.append(arguments))
     return calls
 
 
@@ -139,10 +138,10 @@ def test_without_a_file_for_them_scores_are_only_printed(run, folder: Path):
 
 def test_scores_are_written_whole_or_not_at_all(folder: Path):
     path = folder / "new" / "scores.json"
-    mogul.lab.demo.write_json(path, [1])
+    synthetic.write_json(path, [1])
     with pytest.raises(TypeError):
-        mogul.lab.demo.write_json(path, [object()])
+        synthetic.write_json(path, [object()])
     assert json.loads(path.read_text()) == [1]
-    mogul.lab.demo.write_json(path, [2])
+    synthetic.write_json(path, [2])
     assert json.loads(path.read_text()) == [2]
     assert [each.name for each in path.parent.iterdir()] == ["scores.json"]

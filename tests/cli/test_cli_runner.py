@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-import mogul.lab.demo
+import mogul.lab.experiments.synthetic
 from mogul import cli
 from mogul.errors import ConfigError, FileError, NumericalError
 from terminal import Outcome, assert_refused, command
@@ -29,7 +29,7 @@ def failing(monkeypatch: pytest.MonkeyPatch):
         def fail(*arguments: object) -> None:
             raise error
 
-        monkeypatch.setattr(mogul.lab.demo, "run_demo", fail)
+        monkeypatch.setattr(mogul.lab.experiments.synthetic, "run_demo", fail)
 
     return by
 

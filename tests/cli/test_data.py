@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mogul.lab.datasets import audit as data_tables
 from mogul.lab.datasets.catalogue import CATALOGUE
 from mogul.lab.datasets.simulated import simulators_installed
-from mogul.lab.report import data_tables
 from terminal import assert_refused, command
 
 REAL = Path(os.environ.get("MOGUL_DATA", Path(__file__).parents[3] / "shared" / "data"))

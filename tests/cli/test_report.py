@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mogul.lab.experiments.record import Record
-from mogul.lab.experiments.store import Store
+from mogul.lab.experiments.record import Record, Store
+from mogul.lab.report.frame import Results
 from mogul.lab.reproduce import write_results
 from small_jobs import record
 from terminal import assert_refused, command
@@ -42,7 +42,7 @@ def test_it_writes_what_a_run_writes(run, stored: Path, records: list[Record], t
     (tmp_path / "ended").mkdir()
     for each in records:
         Store(tmp_path / "ended").write(each)
-    names = {path.relative_to(tmp_path / "ended") for path in write_results(tmp_path / "ended", records)}
+    names = {path.relative_to(tmp_path / "ended") for path in write_results(tmp_path / "ended", Results.of(records))}
     assert {"results.csv", "summary.csv", "tables.md", "report.html"} <= {str(name) for name in names}
     for name in names:
         assert (stored / name).is_file()

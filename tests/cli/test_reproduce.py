@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from mogul.lab.experiments import synthetic
-from mogul.lab.experiments.registry import EXPERIMENTS, experiment
+from mogul.lab.experiments.declarations import EXPERIMENTS, experiment
 from small_jobs import small
 from terminal import Outcome, assert_refused, command
 
@@ -23,7 +23,8 @@ NUM_MODEL_JOBS = 2
 SCRIPT = f"""
 import time
 from dataclasses import replace
-from mogul.lab.experiments import synthetic, work
+from mogul.lab.experiments import synthetic
+from mogul.lab.experiments import run as work
 synthetic.NUM_TRAIN, synthetic.NUM_TEST = {NUM_TRAIN}, {NUM_TEST}
 config, train, fitted = synthetic.config, work.train, []
 synthetic.config = lambda seed: replace(config(seed), num_starts=1)
@@ -151,7 +152,7 @@ def test_a_job_that_fails_does_not_stop_the_others(run, tmp_path: Path, monkeypa
 
     words = ["regression", "--models", "mogp", "--baselines", "mean", "--jobs", "1", "--epochs", "1"]
     with monkeypatch.context() as patch:
-        patch.setattr("mogul.lab.experiments.work.train", fail)
+        patch.setattr("mogul.lab.experiments.run.train", fail)
         outcome = run(*words)
     assert outcome.code == 1
     assert "MOGP: failed: MemoryError: too large" in outcome.err

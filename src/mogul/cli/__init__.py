@@ -49,7 +49,7 @@ def demo(
         raise ConfigError(f"--seeds must be at least 1; got {seeds}. Try --seeds 5.")
     require_folder(out)
     require_file(json_file)
-    from mogul.lab.demo import run_demo
+    from mogul.lab.experiments.synthetic import run_demo
 
     run_demo(seeds, out, json_file)
 

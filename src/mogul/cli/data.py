@@ -30,9 +30,9 @@ def list_(data_dir: DataDir = None, json_file: JsonFile = None) -> None:
     Example: mogul data list --data-dir FOLDER
     """
     _require_json_place(json_file)
+    from mogul.lab.datasets.audit import catalogue_table, presence
     from mogul.lab.datasets.catalogue import CATALOGUE
-    from mogul.lab.datasets.robots import named_folder
-    from mogul.lab.report.data_tables import catalogue_table, presence
+    from mogul.lab.datasets.files import named_folder
 
     folder = named_folder(data_dir)
     entries = list(CATALOGUE.values())
@@ -47,10 +47,9 @@ def check(name: Name, data_dir: DataDir = None, json_file: JsonFile = None) -> N
     Example: mogul data check kuka --data-dir FOLDER
     """
     _require_json_place(json_file)
-    from mogul.lab.datasets.audit import audit
+    from mogul.lab.datasets.audit import audit, audit_table
     from mogul.lab.datasets.catalogue import entry, load
-    from mogul.lab.datasets.robots import named_folder
-    from mogul.lab.report.data_tables import audit_table
+    from mogul.lab.datasets.files import named_folder
 
     chosen = entry(name)
     grouped = load(name, data_dir)
@@ -77,8 +76,7 @@ def simulate(
     if out is not None and out.suffix != ".csv":
         raise ConfigError(f"--out must end in .csv; got {out}. Try --out {out.with_suffix('.csv')}.")
     require_file(out, "Rows", "rows.csv")
-    from mogul.lab.datasets.catalogue import entry
-    from mogul.lab.datasets.entry import data_checksum, describe_sizes
+    from mogul.lab.datasets.catalogue import data_checksum, describe_sizes, entry
 
     grouped = entry(name).simulate(rows, seed)
     sizes = describe_sizes(grouped.data.num_rows, grouped.data.num_inputs, grouped.data.num_outputs)

@@ -13,7 +13,6 @@ from mogul.cli.fit import Course, FitSummary
 from mogul.cli.objectives import objective_words
 from mogul.cli.words import counted, epochs_words, seconds_words
 from mogul.errors import as_list
-from mogul.lab.report.noise_floors import floor_words, noise_words
 from mogul.objective import ObjectiveName
 
 
@@ -123,3 +122,23 @@ def _output_table(evaluation: Evaluation) -> Table:
             "" if each.in_band is None else f"{each.in_band:.0%}",
         )
     return table
+
+
+def noise_words(noise: str, num_factors: int) -> str:
+    """A kind of noise, and whether it is correlated across outputs.
+
+    >>> noise_words("gp", 0), noise_words("gp", 2)
+    ('gp', 'gp, correlated across outputs (2 factors)')
+    """
+    if not num_factors:
+        return noise
+    return f"{noise}, correlated across outputs ({num_factors} factor{'s' if num_factors > 1 else ''})"
+
+
+def floor_words(floor: float) -> str:
+    """A floor as a share of an output's scale, in words.
+
+    >>> floor_words(1e-4), floor_words(0.0)
+    ("sd at least 0.0001 of an output's scale", 'no floor')
+    """
+    return f"sd at least {floor:.3g} of an output's scale" if floor else "no floor"

@@ -22,19 +22,21 @@ def report(
 
     Example: mogul report mogul-results --publish results/kuka
     """
-    from mogul.lab.report.experiment_tables import experiment_tables, result_line
-    from mogul.lab.report.published import publish, require_place
-    from mogul.lab.report.tables import TerminalTable
+    from mogul.lab import require_extra
+
+    require_extra()
+    from mogul.lab.report.overview import publish, require_place
+    from mogul.lab.report.tables import TerminalTable, experiment_tables, result_line
     from mogul.lab.reproduce import rebuild, where
 
     if publish_to is not None:
         require_place(folder, publish_to)
-    records, written = rebuild(folder)
+    results, written = rebuild(folder)
     published = [] if publish_to is None else publish(folder, publish_to)
     paths = [str(path) for path in (*written, *published)]
-    failed = [result_line(record) for record in records if record.error is not None]
-    content = {"folder": str(folder), "jobs": len(records), "failed": failed, "written": paths}
-    lines: list[Any] = [TerminalTable(table) for table in experiment_tables(records)]
+    failed = [result_line(record) for record in results.records if record.is_failed]
+    content = {"folder": str(folder), "jobs": len(results.jobs), "failed": failed, "written": paths}
+    lines: list[Any] = [TerminalTable(table) for table in experiment_tables(results)]
     lines.append(where(folder, written))
     if publish_to is not None:
         lines.append(where(publish_to, published))

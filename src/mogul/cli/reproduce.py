@@ -72,18 +72,20 @@ def reproduce(
     """
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs must be at least 1; got {jobs}. Try --jobs 2.")
+    from mogul.lab import require_extra
+
+    require_extra()
     from joblib import cpu_count
 
+    from mogul.lab.experiments.declarations import experiment as declared
     from mogul.lab.experiments.protocol import require_preset
-    from mogul.lab.experiments.registry import experiment as declared
-    from mogul.lab.experiments.request import Request
-    from mogul.lab.experiments.split_choice import SplitChoice, whole_numbers
+    from mogul.lab.experiments.request import ExperimentRequest, SplitChoice, whole_numbers
     from mogul.lab.reproduce import reproduce as run
 
     chosen = declared(experiment)
     checked_preset = require_preset(preset)
     default_splits = chosen.num_splits if checked_preset == "paper" else 1
-    request = Request(
+    request = ExperimentRequest(
         chosen,
         checked_preset,
         SplitChoice.parse(splits, seeds, default_splits),

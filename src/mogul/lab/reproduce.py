@@ -7,50 +7,51 @@ from pathlib import Path
 from rich.console import Console
 
 from mogul.errors import DataError
-from mogul.lab.experiments.provenance import commit, versions
-from mogul.lab.experiments.record import Record
-from mogul.lab.experiments.request import Request
-from mogul.lab.experiments.runner import run_all
-from mogul.lab.experiments.store import Store
-from mogul.lab.experiments.work import Provenance
-from mogul.lab.report.experiment_tables import experiment_tables, result_line
+from mogul.lab.experiments.record import Store
+from mogul.lab.experiments.request import ExperimentRequest
+from mogul.lab.experiments.run import Provenance, commit, run_all, versions
 from mogul.lab.report.figures import write_figures
-from mogul.lab.report.latex import latex
-from mogul.lab.report.markdown import markdown
+from mogul.lab.report.frame import (
+    Results,
+    boards,
+    configurations,
+    results_frame,
+    summary_frame,
+    timings_frame,
+    write_csv,
+)
 from mogul.lab.report.page import PAGE, write_report
-from mogul.lab.report.results import configurations, results_frame, timings_frame, write_csv
-from mogul.lab.report.summary import summary_frame
-from mogul.lab.report.tables import TerminalTable
+from mogul.lab.report.tables import TerminalTable, experiment_tables, latex, markdown, result_line
 from mogul.storage.atomic import require_folder, write_whole
 
 
-def reproduce(request: Request, out: Path, num_jobs: int) -> int:
+def reproduce(request: ExperimentRequest, out: Path, num_jobs: int) -> int:
     """Check everything, run what is not done yet, write and print the tables; how many of its jobs failed."""
     require_folder(out)
     store, tasks = Store(out), request.tasks()
-    store.unfinished([job for job, _ in tasks])
     # The stream itself: a job that runs in this process has its own, which nobody sees.
     watched = Console(file=sys.stderr)
     run_all(tasks, store, num_jobs, Provenance(versions(), commit()), watched, result_line)
     stored = store.read()
-    written = write_results(out, stored.values())
+    written = write_results(out, Results.of(stored.values()))
     asked = [stored[job.slug] for job, _ in tasks]
     screen = Console()
-    for table in experiment_tables(asked):
+    for table in experiment_tables(Results.of(asked)):
         screen.print(TerminalTable(table))
     screen.print(where(out, written), markup=False, highlight=False)
-    return sum(record.error is not None for record in asked)
+    return sum(record.is_failed for record in asked)
 
 
-def rebuild(out: Path) -> tuple[list[Record], list[Path]]:
-    """Write all that the records of a run say, however many of them there are yet; the records, and where it is."""
+def rebuild(out: Path) -> tuple[Results, list[Path]]:
+    """Write all that the records of a run say, whether it has ended or not; the results, and where it is."""
     require_folder(out)
-    records = list(Store(out).read().values())
+    records = Store(out).read().values()
     if not records:
         raise DataError(
             f"A report needs the records of a run; {out / 'jobs'} has none. Name the folder of mogul reproduce --out."
         )
-    return records, write_results(out, records)
+    results = Results.of(records)
+    return results, write_results(out, results)
 
 
 def where(out: Path, written: Iterable[Path]) -> str:
@@ -64,25 +65,25 @@ def where(out: Path, written: Iterable[Path]) -> str:
     return f"Results in {out}: {', '.join(sorted(short, key=lambda name: (name != PAGE, name.endswith('/'))))}"
 
 
-def write_results(out: Path, records: Iterable[Record]) -> list[Path]:
-    """All that a folder's records say: tables to compute with, tables to print, and a page."""
-    records = list(records)
+def write_results(out: Path, results: Results) -> list[Path]:
+    """All that a folder's records say: tables to compute with, tables to print, figures and a page."""
     frames = {
-        "results.csv": results_frame(records),
-        "summary.csv": summary_frame(records),
-        "timings.csv": timings_frame(records),
+        "results.csv": results_frame(results),
+        "summary.csv": summary_frame(results),
+        "timings.csv": timings_frame(results),
     }
     for name, frame in frames.items():
         write_csv(out / name, frame)
-    tables = experiment_tables(records)
+    tables, ranked = experiment_tables(results), boards(results)
     texts = {
-        "configurations.jsonl": configurations(records),
+        "configurations.jsonl": configurations(results),
         "tables.md": markdown(tables),
         "tables.tex": latex(tables),
     }
     for name, text in texts.items():
         _write_text(out / name, text)
-    return [*(out / name for name in (*frames, *texts)), *write_figures(out), write_report(out)]
+    pages = [*write_figures(out, ranked), write_report(out, results, ranked)]
+    return [*(out / name for name in (*frames, *texts)), *pages]
 
 
 def _write_text(path: Path, text: str) -> None:

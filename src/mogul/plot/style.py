@@ -1,10 +1,12 @@
-"""What all plots share: colours, a fresh Axes, a band."""
+"""What all plots share: colours, a fresh Axes, a band, a place on disk."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from mogul._typing import Array
 from mogul.data import Dataset
@@ -81,3 +83,12 @@ def truth_of(fitted: Fitted, X: Any, Y: Any) -> tuple[Float[Array, "N D"], Float
     y = np.asarray(Y)[:, None] if np.ndim(Y) == 1 else Y
     data = Dataset(X, y, check_outputs=False).in_order(fitted.input_names, fitted.output_names)
     return data.x, data.y
+
+
+def save_figure(figure: Figure, folder: Path, stem: str) -> list[Path]:
+    """Write a figure as PNG and SVG, and say where."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{stem}.png", folder / f"{stem}.svg"]
+    for path in paths:
+        figure.savefig(path, dpi=150)
+    return paths

@@ -1,14 +1,46 @@
-"""What any model must be compared with, by name: each fits training rows and predicts test rows."""
+"""The baselines by name: each fits training rows and predicts test rows."""
 
-from mogul.lab.baselines.base import Baseline
-from mogul.lab.baselines.constant import contains_state, predict_mean, predict_persistence
-from mogul.lab.baselines.fourier import predict_fourier
-from mogul.lab.baselines.linear import predict_least_squares, predict_student
-from mogul.lab.baselines.neighbours import predict_neighbours
-from mogul.lab.baselines.nets import NOISE_FLOOR as NET_FLOOR
-from mogul.lab.baselines.nets import predict_nets, predict_noise_nets
-from mogul.lab.baselines.sparse_gps import NOISE_FLOOR as GP_FLOOR
-from mogul.lab.baselines.sparse_gps import predict_sparse_gps
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mogul.data import Dataset
+from mogul.lab.baselines.closed_form import (
+    contains_state,
+    predict_fourier,
+    predict_least_squares,
+    predict_mean,
+    predict_neighbours,
+    predict_persistence,
+    predict_student,
+)
+from mogul.lab.baselines.trained import GP_FLOOR, NET_FLOOR, predict_nets, predict_noise_nets, predict_sparse_gps
+from mogul.prediction import Prediction
+
+
+def has_inputs(train: Dataset) -> bool:
+    """Whether there is anything to predict from."""
+    return train.num_inputs > 0
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A method that every model is compared with.
+
+    Attributes:
+        label: its name in tables.
+        fit_predict: the predictive distribution at the test rows, in original units, given training rows and a seed.
+            NaN in the training outputs is missing. Test outputs are ignored, unless inputs are latent and must be
+            inferred from them.
+        applies: whether it makes sense for such data.
+        noise_floor: the smallest standard deviation of its noise, in words.
+        epochs: its time in epochs of a MOGP, for the progress bar.
+    """
+
+    label: str
+    fit_predict: Callable[[Dataset, Dataset, int], Prediction]
+    applies: Callable[[Dataset], bool] = has_inputs
+    noise_floor: str = "none"
+    epochs: float = 0.1
 
 
 def _of_residual(floor: float) -> str:

@@ -1,22 +1,187 @@
-"""Every data set that mogul knows, by name."""
+"""The data sets that mogul knows by name, and the check of a user's files by checksum and shape."""
 
+import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.io import whosmat
 
 from mogul._typing import IntArray
 from mogul.data.dataset import Dataset
 from mogul.data.splits import GroupedData
-from mogul.errors import unknown_name
-from mogul.lab.datasets import robots, simulated, tables
-from mogul.lab.datasets.entry import Entry, File
-from mogul.lab.datasets.robots import data_folder
+from mogul.errors import ConfigError, DataError, unknown_name
+from mogul.lab.datasets import files, simulated
+from mogul.lab.datasets.files import data_folder
+
+
+@dataclass(frozen=True)
+class File:
+    """A file in the data folder; the checksum is None if none is recorded."""
+
+    path: str
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class CatalogueEntry:
+    """A data set: its sizes, what it is and is not, where it comes from, and how it is read or simulated.
+
+    `paper` is the paper's name for these very data; `stands_in_for` is the paper's name for data that these replace,
+    whose figures in the paper must not be set beside those of this set.
+    """
+
+    name: str
+    num_rows: int
+    num_inputs: int
+    num_outputs: int
+    num_test: int
+    groups: str
+    what: str
+    is_not: str
+    source: str
+    paper: str | None = None
+    stands_in_for: str | None = None
+    files: tuple[File, ...] = ()
+    read: Callable[[Path], tuple[Dataset, IntArray]] | None = None
+    simulator: Callable[[int, int], tuple[Dataset, IntArray]] | None = None
+    simulated_sha256: str | None = None
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether it is simulated and needs no folder."""
+        return self.simulator is not None
+
+    def is_present(self, folder: Path | None) -> bool:
+        """Whether all its files are in the folder."""
+        return folder is not None and bool(self.files) and all((folder / file.path).is_file() for file in self.files)
+
+    def load(self, folder: Path) -> GroupedData:
+        """Read it; files with another checksum or shape are refused."""
+        self._require_files(folder)
+        found = {file.path: file_checksum(folder / file.path) for file in self.files}
+        wrong = [file for file in self.files if file.sha256 not in (None, found[file.path])]
+        if wrong:
+            raise self._wrong_file(folder, wrong[0], found[wrong[0].path])
+        data, groups = self._read(folder)
+        if self._sizes(data) != self._expected_sizes():
+            raise self._wrong_file(folder, self.files[0], found[self.files[0].path])
+        return GroupedData(self.name, data, groups, self.num_test)
+
+    def simulate(self, num_rows: int | None = None, seed: int = 0) -> GroupedData:
+        """Simulate all its rows, or `num_rows` of them, with test rows in proportion."""
+        if self.simulator is None:
+            raise ConfigError(
+                f"A simulated data set must be named; {self.name} is recorded. Put its files in a folder."
+            )
+        rows = self.num_rows if num_rows is None else num_rows
+        data, groups = self.simulator(rows, seed)
+        return GroupedData(self.name, data, groups, max(1, round(rows * self.num_test / self.num_rows)))
+
+    def checksums(self, grouped: GroupedData, folder: Path | None) -> dict[str, str]:
+        """The SHA-256 found for each file, or for the values of a simulated set."""
+        if self.is_simulated or folder is None:
+            return {"values": data_checksum(grouped)}
+        return {file.path: file_checksum(folder / file.path) for file in self.files}
+
+    def recorded_checksums(self) -> dict[str, str | None]:
+        """The SHA-256 that the catalogue holds for the same."""
+        if self.is_simulated:
+            return {"values": self.simulated_sha256}
+        return {file.path: file.sha256 for file in self.files}
+
+    def to_json(self) -> dict[str, Any]:
+        """What the catalogue says, as plain values."""
+        words = ("name", "num_rows", "num_inputs", "num_outputs", "num_test", "groups", "what", "is_not", "source")
+        described = {word: getattr(self, word) for word in (*words, "paper", "stands_in_for")}
+        return described | {"recorded_sha256": self.recorded_checksums()}
+
+    def _require_files(self, folder: Path) -> None:
+        missing = [file.path for file in self.files if not (folder / file.path).is_file()]
+        if missing:
+            raise DataError(
+                f"{self.name} must be at {' and '.join(file.path for file in self.files)} in the data folder; "
+                f"{folder / missing[0]} does not exist. Put the file there: {self.source}"
+            )
+
+    def _read(self, folder: Path) -> tuple[Dataset, IntArray]:
+        """Read the files; any exception of a reader becomes a DataError."""
+        if self.read is None:
+            raise ConfigError(f"A recorded data set must be named; {self.name} is simulated. Use simulate.")
+        try:
+            return self.read(folder)
+        except DataError:
+            raise
+        # Readers of foreign formats may raise any exception on a broken file.
+        except Exception as error:
+            raise DataError(
+                f"{self.name} must be readable; {_one_line(error)}. Is it the right file, and complete?"
+            ) from error
+
+    def _wrong_file(self, folder: Path, file: File, found_sha256: str) -> DataError:
+        """The error that says what was expected and what is there."""
+        try:
+            found_shape = describe_sizes(*self._sizes(self._read(folder)[0]))
+        except DataError:
+            found_shape = _matrices(folder / file.path)
+        return DataError(
+            f"{self.name} must be {describe_sizes(*self._expected_sizes())} with SHA-256 "
+            f"{file.sha256 or '(none recorded)'}; {folder / file.path} has {found_shape} with SHA-256 {found_sha256}. "
+            "Put the right file there."
+        )
+
+    def _expected_sizes(self) -> tuple[int, int, int]:
+        return self.num_rows, self.num_inputs, self.num_outputs
+
+    @staticmethod
+    def _sizes(data: Dataset) -> tuple[int, int, int]:
+        return data.num_rows, data.num_inputs, data.num_outputs
+
+
+def describe_sizes(num_rows: int, num_inputs: int, num_outputs: int) -> str:
+    """In words.
+
+    >>> describe_sizes(20068, 21, 14)
+    '20,068 rows (21 → 14)'
+    """
+    return f"{num_rows:,} rows ({num_inputs} → {num_outputs})"
+
+
+def file_checksum(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def data_checksum(grouped: GroupedData) -> str:
+    """The SHA-256 of the values, row by row: inputs, outputs, group."""
+    rows = np.column_stack([grouped.data.x, grouped.data.y, grouped.groups])
+    return hashlib.sha256(np.ascontiguousarray(rows, dtype="<f8").tobytes()).hexdigest()
+
+
+def _matrices(path: Path) -> str:
+    """The shapes of the matrices in a .mat file that is not the expected one."""
+    try:
+        held = [(name, "×".join(map(str, shape))) for name, shape, _ in whosmat(str(path))]
+    # As in `_read`: foreign bytes.
+    except Exception:
+        return "nothing that can be read"
+    some = ", ".join(f"{name} {shape}" for name, shape in held[:2])
+    return f"{len(held)} other matrices ({some}{', …' if len(held) > 2 else ''})"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
 
 _SARCOS_TEST = File("sarcos/sarcos_inv_test.mat", "161a59b5c3b4f4b404584323f181607b2acbe620eb134dc720760dc3f38f5cec")
 _SARCOS_SOURCE = "the companion data of Rasmussen and Williams' book on Gaussian processes; no licence stated."
 _DIRECT_SOURCE = "in the public repository JunShao0104/NDE-based-Robot-Learning-Dynamics (MIT), folder data/FK."
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> CatalogueEntry:
     """The entry of this name."""
     if name not in CATALOGUE:
         raise unknown_name("dataset", name, CATALOGUE)
@@ -30,14 +195,14 @@ def load(name: str, folder: Path | None = None, seed: int = 0) -> GroupedData:
 
 
 def _from_file(name: str) -> Callable[[Path], tuple[Dataset, IntArray]]:
-    source = robots.SOURCES[name]
+    source = files.SOURCES[name]
     return lambda folder: source.load(folder / source.file)
 
 
-def _direct_dynamics(name: str, paper: str, robot: str, sha256: str) -> Entry:
+def _direct_dynamics(name: str, paper: str, robot: str, sha256: str) -> CatalogueEntry:
     """One of the paper's two sets of next-state prediction."""
-    source = robots.SOURCES[name]
-    return Entry(
+    source = files.SOURCES[name]
+    return CatalogueEntry(
         name=name,
         num_rows=source.num_rows,
         num_inputs=21,
@@ -58,7 +223,7 @@ _ENTRIES = (
     _direct_dynamics(
         "f-baxter", "F-Baxter", "Baxter", "19a2e0e28fb4fb85375de36205dbc1272cabdc6f3bad452544fbaf93a6c1f087"
     ),
-    Entry(
+    CatalogueEntry(
         name="sarcos",
         num_rows=48_933,
         num_inputs=21,
@@ -70,9 +235,9 @@ _ENTRIES = (
         source=_SARCOS_SOURCE,
         paper="Sarcos",
         files=(File("sarcos/sarcos_inv.mat", None), _SARCOS_TEST),
-        read=robots.read_sarcos,
+        read=files.read_sarcos,
     ),
-    Entry(
+    CatalogueEntry(
         name="sarcos-test",
         num_rows=4_449,
         num_inputs=21,
@@ -84,9 +249,9 @@ _ENTRIES = (
         source=_SARCOS_SOURCE,
         stands_in_for="Sarcos",
         files=(_SARCOS_TEST,),
-        read=robots.read_sarcos_test,
+        read=files.read_sarcos_test,
     ),
-    Entry(
+    CatalogueEntry(
         name="baxter-rand",
         num_rows=15_000,
         num_inputs=21,
@@ -98,9 +263,9 @@ _ENTRIES = (
         source="in the public repository JunShao0104/NDE-based-Robot-Learning-Dynamics (MIT), folder data/IK.",
         stands_in_for="R-Baxter",
         files=(File("baxter-rand/BaxterRand.npy", "16962201e7bd190980f956b5e71e7fa55dbe38f5a5a0485a3cb707b1aa45d0eb"),),
-        read=robots.read_baxter_rand,
+        read=files.read_baxter_rand,
     ),
-    Entry(
+    CatalogueEntry(
         name="jura",
         num_rows=359,
         num_inputs=11,
@@ -111,9 +276,9 @@ _ENTRIES = (
         is_not="not of the paper; too small for large models",
         source="in the public repository GAMES-UChile/mogptk (MIT), folder examples/data.",
         files=(File("jura/jura.csv", "5765315c5ffca7815062338b3b139227bdc19b39430b6df50d54ed687651221a"),),
-        read=tables.read_jura,
+        read=files.read_jura,
     ),
-    Entry(
+    CatalogueEntry(
         name="eeg",
         num_rows=300,
         num_inputs=1,
@@ -124,9 +289,9 @@ _ENTRIES = (
         is_not="not of the paper; nothing but time predicts it, so that it is of use where some channels are missing",
         source="in the public repository GAMES-UChile/mogptk (MIT), folder examples/data.",
         files=(File("eeg/eeg.csv", "c894e0d14475c37f3fbe413daa4d52080afb72ddc96f58367904328479add9fb"),),
-        read=tables.read_eeg,
+        read=files.read_eeg,
     ),
-    Entry(
+    CatalogueEntry(
         name="rf1",
         num_rows=9_005,
         num_inputs=64,
@@ -138,9 +303,9 @@ _ENTRIES = (
         source="among the multi-target sets of tsoumakas/mulan; this copy in "
         "Zhendong-Wang/Probabilistic-Conformal-Prediction (MIT).",
         files=(File("mulan-mtr/rf1.arff", "994f9e334811e040d2002e46d3ce06504e5d441249bf65448f53d6ea24b33cf0"),),
-        read=tables.read_rf1,
+        read=files.read_rf1,
     ),
-    Entry(
+    CatalogueEntry(
         name="oil-flow",
         num_rows=3_000,
         num_inputs=0,
@@ -158,9 +323,9 @@ _ENTRIES = (
             File("oil-flow/DataTst.txt", "f287fda27a2b6b9e93de22ebed7229d1c57bd7e3154d6291b66f99521816e466"),
             File("oil-flow/DataTstLbls.txt", "411dcc8d566cf1f9a40bdb16d9d0e2ddf934b534a840e508efd4be4ce5827d2f"),
         ),
-        read=tables.read_oil_flow,
+        read=files.read_oil_flow,
     ),
-    Entry(
+    CatalogueEntry(
         name="halfcheetah",
         num_rows=110_000,
         num_inputs=23,
@@ -174,7 +339,7 @@ _ENTRIES = (
         simulator=simulated.half_cheetah,
         simulated_sha256="4afad4b2c028fe56b506f3563eb2d404c2ce585e51e1e2653910372e11f01f40",
     ),
-    Entry(
+    CatalogueEntry(
         name="rhythmic-arm",
         num_rows=8_918,
         num_inputs=21,
@@ -190,4 +355,4 @@ _ENTRIES = (
         simulated_sha256="0faa8ddd8e6a6ebe697dcc0ce4222370e91259a195695f16a689d82f5aee7df3",
     ),
 )
-CATALOGUE: dict[str, Entry] = {each.name: each for each in _ENTRIES}
+CATALOGUE: dict[str, CatalogueEntry] = {each.name: each for each in _ENTRIES}

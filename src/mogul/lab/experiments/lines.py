@@ -1,12 +1,18 @@
-"""The lines of the tables: a model each, under a name that can be typed and a label that can be read."""
+"""The lines of the tables: a model each, with a name to type and a label to print; the paper's numbers for them."""
 
+import csv
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, NamedTuple, get_args
 
 from mogul.errors import ConfigError, unknown_name
 from mogul.heads import NOISE_FLOOR
+from mogul.lab.datasets.catalogue import CATALOGUE
 from mogul.models.families import is_latent, mixture, require_model
 from mogul.models.parts import VARYING_NOISES, NoiseName
 from mogul.objective import ObjectiveName
@@ -28,6 +34,70 @@ _NOISES: dict[NoiseName, str] = {
 }
 _BOUND: ObjectiveName = "elbo"
 _OTHER_OBJECTIVES = tuple(name for name in get_args(ObjectiveName) if name != _BOUND)
+_LABEL = re.compile(
+    r"(?P<family>.*?)(?P<linear> \+ linear)?"
+    rf"(?: \+ (?P<noise>{'|'.join(_NOISES.values())}))?(?: \+ (?P<objective>{'|'.join(_OTHER_OBJECTIVES)}))?"
+    rf"(?:{TIMES}(?P<starts>\d+) starts)?"
+)
+PAPER_METRICS = {"ll": "LL", "mrmse": "MRMSE"}
+# Where the paper names a choice that is the default here.
+_SAID_BY_THE_PAPER = {"N-DGP (L'=L)": "N-DGP (L'=L, erf)"}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A model and its departures from the paper, as fields; its label is rendered from them and parsed only here.
+
+    Attributes:
+        families: the models as the paper names them, such as `N-DGP (L′ = L, leaky)`; several are a mixture.
+        linear: whether it has the linear mean: a least-squares plane under the model.
+        noise: of the outputs; constant is the paper's.
+        objective: what training maximises; the ELBO is the paper's.
+        num_starts: restarts that are all kept and predict as a mixture; None keeps the best one.
+    """
+
+    families: tuple[str, ...]
+    linear: bool = False
+    noise: NoiseName = "constant"
+    objective: ObjectiveName = _BOUND
+    num_starts: int | None = None
+
+    @property
+    def family(self) -> str:
+        """The models without their departures."""
+        return AND.join(self.families)
+
+    @property
+    def label(self) -> str:
+        """What tables print.
+
+        >>> Variant(("MOGP",), linear=True, noise="gp", num_starts=4).label
+        'MOGP + linear + GP noise × 4 starts'
+        """
+        linear, noise = ["linear"] * self.linear, [] if self.noise == "constant" else [_NOISES[self.noise]]
+        objective = [] if self.objective == _BOUND else [self.objective]
+        starts = "" if self.num_starts is None else f"{TIMES}{self.num_starts} starts"
+        return " + ".join([self.family, *linear, *noise, *objective]) + starts
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether it predicts with several fits."""
+        return len(self.families) > 1 or self.num_starts is not None
+
+    @staticmethod
+    def parse(label: str, kind: str = "model") -> "Variant":
+        """The fields of a stored label; what it does not know stays in the name of the model, as do baselines.
+
+        >>> Variant.parse("MOGP & N-MOGP + linear + balanced")
+        Variant(families=('MOGP', 'N-MOGP'), linear=True, noise='constant', objective='balanced', num_starts=None)
+        """
+        found = _LABEL.fullmatch(label)
+        if found is None or kind != "model":  # a line break, which no label of ours has, or a baseline
+            return Variant((label,))
+        noise: NoiseName = next((name for name, words in _NOISES.items() if words == found["noise"]), "constant")
+        objective = next((name for name in _OTHER_OBJECTIVES if name == found["objective"]), _BOUND)
+        starts = None if found["starts"] is None else int(found["starts"])
+        return Variant(tuple(found["family"].split(AND)), found["linear"] is not None, noise, objective, starts)
 
 
 @dataclass(frozen=True)
@@ -35,21 +105,17 @@ class Line:
     """A model as a table lists it.
 
     Args:
-        name: what is typed, such as `n-dgp-same-leaky`.
-        label: what is printed, such as `N-DGP (L′ = L, leaky)`.
+        base_name: the name of the model without its departures, such as `n-dgp-same-leaky`.
+        families: as in `Variant`, such as `N-DGP (L′ = L, leaky)`.
         model: one of `mogul.models.names()`, or several for a mixture.
         options: where it departs from the named model.
-        same_layers: whether a deep model has as many GPs in its second layer as in its first.
-        linear: whether it stands on a least-squares plane: then it is another model than the paper's.
-        noise: of the outputs; constant is the paper's, and any other makes another model of it, too.
-        objective: what its training maximises; another than the bound on the evidence is no choice of the paper's.
-        num_starts: random starts that are all trained to the end, for predictions of their mixture; None is the
-            preset's choice, of which the best is kept.
+        same_layers: whether a deep model has the same number of GPs in both layers.
+        linear, noise, objective, num_starts: as in `Variant`.
         swept: whether it depends on what a sweep varies.
     """
 
-    name: str
-    label: str
+    base_name: str
+    families: tuple[str, ...]
     model: str
     options: Mapping[str, Any] = field(default_factory=dict)
     same_layers: bool = False
@@ -60,9 +126,31 @@ class Line:
     swept: bool = True
 
     @property
+    def variant(self) -> Variant:
+        """What its label says."""
+        return Variant(self.families, self.linear, self.noise, self.objective, self.num_starts)
+
+    @property
+    def label(self) -> str:
+        """What is printed."""
+        return self.variant.label
+
+    @property
+    def name(self) -> str:
+        """What is typed.
+
+        >>> line("n-mogp").on_a_plane.with_noise("gp").name
+        'n-mogp+linear+gp-noise'
+        """
+        noise = "" if self.noise == "constant" else f"+{self.noise}-noise"
+        objective = "" if self.objective == _BOUND else f"+{self.objective}"
+        starts = "" if self.num_starts is None else f"+{self.num_starts}{STARTS}"
+        return f"{self.base_name}{LINEAR if self.linear else ''}{noise}{objective}{starts}"
+
+    @property
     def on_a_plane(self) -> "Line":
-        """The same model on the residual of a least-squares plane."""
-        return replace(self, name=f"{self.name}{LINEAR}", label=f"{self.label} + linear", linear=True)
+        """The same model with the linear mean."""
+        return replace(self, linear=True)
 
     def with_noise(self, noise: NoiseName) -> "Line":
         """The same model with this noise.
@@ -70,10 +158,7 @@ class Line:
         >>> line("n-mogp").on_a_plane.with_noise("gp").label
         'N-MOGP + linear + GP noise'
         """
-        if noise == "constant":
-            return self
-        name, label = f"{self.name}+{noise}-noise", f"{self.label} + {_NOISES[noise]}"
-        return replace(self, name=name, label=label, options={**self.options, "noise": noise}, noise=noise)
+        return self if noise == "constant" else replace(self, options={**self.options, "noise": noise}, noise=noise)
 
     def maximising(self, objective: ObjectiveName) -> "Line":
         """The same model trained by this objective.
@@ -82,16 +167,14 @@ class Line:
         'N-SBGPRN + linear + GP noise + balanced'
         """
         if objective == "balanced" and self.noise not in VARYING_NOISES:
-            bare = self.name.removesuffix(f"+{self.noise}-noise")
             raise ConfigError(
                 f"balanced needs noise that depends on the input; got {self.label}, for which it changes nothing. "
-                f"Try {bare}+gp-noise+balanced."
+                f"Try {replace(self, noise='gp', objective=objective).name}."
             )
-        name, label = f"{self.name}+{objective}", f"{self.label} + {objective}"
-        return replace(self, name=name, label=label, objective=objective)
+        return replace(self, objective=objective)
 
     def mixed(self, num_starts: int) -> "Line":
-        """The mixture of so many random starts.
+        """The mixture of this number of restarts.
 
         >>> line("n-sbgprn").on_a_plane.mixed(4).name
         'n-sbgprn+linear+4-starts'
@@ -101,8 +184,7 @@ class Line:
                 f"A mixture needs inputs that its starts share; got {self.label}, whose starts find their own. "
                 f"Leave out +{num_starts}{STARTS}."
             )
-        name, label = f"{self.name}+{num_starts}{STARTS}", f"{self.label}{TIMES}{num_starts} starts"
-        return replace(self, name=name, label=label, num_starts=num_starts)
+        return replace(self, num_starts=num_starts)
 
     def trained(self, config: TrainingConfig) -> TrainingConfig:
         """This way to train, with its objective and its number of starts, of which all are kept."""
@@ -127,7 +209,7 @@ class Line:
         return NO_FLOOR if self.noise == "constant" else f"sd {NOISE_FLOOR:g} of an output's scale"
 
     def build_options(self, num_outputs: int) -> dict[str, Any]:
-        """The options of `mogul.models.build` for so many outputs."""
+        """The options of `mogul.models.build` for this number of outputs."""
         same = {"num_top_latents": math.ceil(num_outputs / 2)} if self.same_layers else {}
         return dict(self.options) | same
 
@@ -144,7 +226,7 @@ def line(model: str, *, nonlinearity: str | None = None, hidden: int | None = No
     signs = ["L′ = L"] * same_layers + [f"H = {hidden}"] * (hidden is not None) + [nonlinearity or ""]
     remark = ", ".join(sign for sign in signs if sign)
     label = f"{model.upper()} ({remark})" if remark else model.upper()
-    return Line("-".join([model, *words]), label, model, options, same_layers)
+    return Line("-".join([model, *words]), (label,), model, options, same_layers)
 
 
 def mixed_line(lines: Sequence[Line]) -> Line:
@@ -162,7 +244,7 @@ def mixed_line(lines: Sequence[Line]) -> Line:
             )
     model = mixture(each.model for each in lines)
     require_model(model)
-    return Line(model, AND.join(each.label for each in lines), model, first.options)
+    return Line(model, tuple(each.label for each in lines), model, first.options)
 
 
 def require_noises(names: Sequence[str]) -> tuple[NoiseName, ...]:
@@ -221,18 +303,6 @@ def _named(
     return found
 
 
-def plain_label(label: str) -> str:
-    """The label of the line that this one is a mixture of, or has another objective than.
-
-    >>> plain_label("MOGP + linear + GP noise + balanced × 4 starts"), plain_label("MOGP")
-    ('MOGP + linear + GP noise', 'MOGP')
-    """
-    single, _, _ = label.partition(TIMES)
-    for objective in _OTHER_OBJECTIVES:
-        single = single.removesuffix(f" + {objective}")
-    return single
-
-
 def _in_order(word: str, models: Collection[str]) -> str:
     """The same with what follows the name, or the names, in the order that labels have it.
 
@@ -273,3 +343,57 @@ def _name_and_starts(word: str) -> tuple[str, int | None]:
     if not count.isdecimal() or int(count) < 2:
         raise ConfigError(f"A mixture must have at least 2 starts; got {word!r}. Try {name}+4{STARTS}.")
     return name, int(count)
+
+
+class Spread(NamedTuple):
+    """Mean over splits and seeds, and the standard deviation where it is known."""
+
+    mean: float
+    sd: float | None
+
+    def text(self, digits: int) -> str:
+        """Both as tables print them.
+
+        >>> Spread(1.5, 0.7071).text(2)
+        '1.50 ± 0.71'
+        """
+        return f"{self.mean:.{digits}f}" + ("" if self.sd is None else f" ± {self.sd:.{digits}f}")
+
+
+def published(experiment: str, dataset: str, label: str, metric: str) -> Spread | None:
+    """What the paper reports for this line on these very data: nothing for data that stand in for others.
+
+    >>> published("regression", "kuka", "N-DGP (L′ = L)", "ll")
+    Spread(mean=23.69, sd=0.23)
+    """
+    known = CATALOGUE.get(dataset)
+    name = dataset if known is None else known.paper
+    if name is None or metric not in PAPER_METRICS:
+        return None
+    return numbers().get((experiment, paper_name(label), name, PAPER_METRICS[metric]))
+
+
+def paper_name(label: str) -> str:
+    """What the paper calls a line of ours.
+
+    >>> paper_name("N-MOGP-LVM (H = 7, erf)")
+    'N-MOGP (D_H=7, erf)'
+    """
+    name = label.replace("L′ = L", "L'=L").replace("H = ", "D_H=").replace("-LVM", "")
+    return _SAID_BY_THE_PAPER.get(name, name)
+
+
+@cache
+def numbers() -> Mapping[tuple[str, str, str, str], Spread]:
+    """Everything in its tables and in section 5.1, by experiment, model, data set and metric."""
+    with files("mogul.lab.experiments").joinpath("paper.csv").open(encoding="utf-8") as content:
+        rows = list(csv.DictReader(content))
+    keys = ("experiment", "model", "dataset", "metric")
+    return MappingProxyType(
+        {
+            (row[keys[0]], row[keys[1]], row[keys[2]], row[keys[3]]): Spread(
+                float(row["mean"]), float(row["sd"]) if row["sd"] else None
+            )
+            for row in rows
+        }
+    )

@@ -41,10 +41,10 @@ def fast(line: Line, num_train: int, epochs: int | None, seed: int) -> TrainingC
 
 
 def capped(options: Mapping[str, Any], model: str, preset: ProtocolName, inducing: int | None) -> dict[str, Any]:
-    """The options of a model with at most so many inducing points in its first layer.
+    """The options of a model with at most `inducing` inducing points in its first layer.
 
-    Where nobody says how many, the fast preset has `FAST_INDUCING`, unless the experiment has a number of its own. The
-    models of a mixture have the same number, be it more than one of them has by itself.
+    By default the fast preset has `FAST_INDUCING`, unless the experiment has a number of its own. All models of a
+    mixture have the same number, even if one alone would have fewer.
 
     >>> capped({}, "mogp", "fast", None), capped({"num_inducing": 250}, "mogp", "fast", 50)
     ({'num_inducing': 200}, {'num_inducing': 50})

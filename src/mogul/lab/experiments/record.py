@@ -1,14 +1,179 @@
-"""What one job leaves behind: a number for every column of the tables, and all that is needed to make it again."""
+"""What a job is, the record that it leaves behind, and the folder of records on disk."""
 
+import json
 import math
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
 from types import UnionType
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from mogul.data.splits import Split
 from mogul.errors import DataError
-from mogul.lab.experiments.subject import Kind, Subject
+from mogul.lab.experiments.lines import Variant
+from mogul.metrics import FEW_OUTER, NUM_INNER, NUM_OUTER
+from mogul.models.families import members
+from mogul.storage.atomic import write_json
+from mogul.storage.settings import encode
+from mogul.training import TrainingConfig
+
+Kind = Literal["model", "baseline"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model or a baseline on one split of one data set with one setting.
+
+    Args:
+        experiment: which of the paper's.
+        dataset: its name in the catalogue.
+        split: how rows are divided.
+        split_label: that in words.
+        label: the name in tables.
+        kind: whether it is a model or a baseline.
+        model: what `mogul.fit` calls it, or the baseline's name.
+        settings: what a sweep varies; empty otherwise.
+        preset: how it is trained.
+        seed: of the split and of training.
+        command: makes this one row again.
+    """
+
+    experiment: str
+    dataset: str
+    split: Split
+    split_label: str
+    label: str
+    kind: Kind
+    model: str
+    settings: Mapping[str, int]
+    preset: str
+    seed: int
+    command: str
+
+    @property
+    def slug(self) -> str:
+        """The name of its file: the same for what should be the same number."""
+        return slug_of(self.experiment, self.preset, self.dataset, self.split_label, self.label, self.settings)
+
+    @property
+    def setting(self) -> str:
+        """The value of a sweep in words."""
+        return describe(self.settings)
+
+    @cached_property
+    def variant(self) -> Variant:
+        """The model and its departures from the paper, from the stored label; a baseline has none."""
+        return Variant.parse(self.label, self.kind)
+
+    @property
+    def num_train(self) -> int:
+        """Training rows, which a sweep may have made fewer."""
+        return self.settings.get("num_train", self.split.num_train)
+
+
+def slug_of(
+    experiment: str, preset: str, dataset: str, split_label: str, label: str, settings: Mapping[str, int]
+) -> str:
+    """A name for a file that says which row it is.
+
+    >>> slug_of("hidden-units", "fast", "kuka", "random 0", "N-DGP (L′ = L) + linear", {"num_hidden": 8})
+    'hidden-units--fast--kuka--random-0--n-dgp-l-l-linear--num-hidden-8'
+    """
+    parts = [experiment, preset, dataset, split_label, label, *(f"{name} {settings[name]}" for name in settings)]
+    return "--".join(_plain(part) for part in parts)
+
+
+def describe(settings: Mapping[str, int]) -> str:
+    """Settings in words.
+
+    >>> describe({"num_hidden": 8})
+    'num_hidden=8'
+    """
+    return ";".join(f"{name}={value}" for name, value in settings.items())
+
+
+def _plain(words: str) -> str:
+    ascii_words = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9]+", "-", ascii_words.lower()).strip("-")
+
+
+# The same on every machine: the order of sums, and with it the last digits, depends on it.
+NUM_THREADS = 1
+NUM_DRAWS: dict[str, int] = {
+    "paper": NUM_OUTER * NUM_INNER,
+    "default": FEW_OUTER * NUM_INNER,
+    "fast": FEW_OUTER * NUM_INNER,
+}
+
+
+@dataclass(frozen=True)
+class Job(Subject):
+    """A model or a baseline that is still to be scored.
+
+    Args:
+        experiment, dataset, …, command: as in `Subject`.
+        units: of the scores.
+        noise_floor: the smallest standard deviation of its noise, in words; log likelihoods depend on it.
+        data_sha256: of the data set's values.
+        options: of `mogul.models.build`.
+        linear: whether the model has the linear mean.
+        training: how to train a model; None for a baseline.
+        holds_out_groups: whether some whole groups are validation rows that choose the number of epochs.
+        baseline_epochs: the time of a baseline, in epochs of a model.
+    """
+
+    units: str
+    data_sha256: str
+    noise_floor: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    linear: bool = False
+    training: TrainingConfig | None = None
+    holds_out_groups: bool = False
+    baseline_epochs: float = 0.0
+
+    @property
+    def num_draws(self) -> int:
+        """Of the mixture that predictions are."""
+        return NUM_DRAWS[self.preset]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Everything that the numbers depend on besides seed and split, as plain values."""
+        return {
+            "training": None if self.training is None else _without_seed(self.training),
+            "options": {name: encode(value, name) for name, value in self.options.items()},
+            "mean": ("linear" if self.linear else "paper") if self.kind == "model" else None,
+            "held_out": "groups, then trained on" if self.holds_out_groups else None,
+            "units": self.units,
+            "noise_floor": self.noise_floor,
+            "num_train": self.split.num_train,
+            "num_test": self.split.num_test,
+            "num_draws": self.num_draws,
+            "num_threads": NUM_THREADS,
+            "data_sha256": self.data_sha256,
+        }
+
+    @property
+    def work(self) -> int:
+        """Estimated time in arbitrary units, for the progress bar."""
+        rows = self.num_train
+        if self.training is None:
+            return math.ceil(rows * self.baseline_epochs)
+        kept, tried = self.training.num_kept, self.training.num_starts - self.training.num_kept
+        trials = tried * min(self.training.start_epochs, self.training.epochs)
+        # Held-out groups are trained on in the end, for at most as long again.
+        times = len(members(self.model)) * (2 if self.holds_out_groups else 1)
+        return times * rows * (kept * self.training.epochs + trials)
+
+
+def _without_seed(training: TrainingConfig) -> dict[str, Any]:
+    """The settings of a training; the seed is the job's own."""
+    settings: dict[str, Any] = encode(training, "training")["settings"]
+    return {name: value for name, value in settings.items() if name != "seed"}
+
 
 FORMAT = 1
 METRICS = ("ll", "mrmse", "crps", "coverage_50", "coverage_80", "coverage_95")
@@ -74,6 +239,11 @@ class Record(Subject):
             if not isinstance(value, int | float) or not math.isfinite(value):
                 raise DataError(f"metrics must be finite numbers; {name} is {value!r}. Did training diverge?")
 
+    @property
+    def is_failed(self) -> bool:
+        """Whether there are no scores to show."""
+        return self.error is not None
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         content = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -97,3 +267,85 @@ class Record(Subject):
             raise DataError(f"kind must be model or baseline; got {content['kind']!r}. Was the file changed?")
         values = {name: content[name] for name in names}
         return Record(**{**values, "split": Split.from_json(values["split"])})
+
+
+class Store:
+    """The records in a folder, by the names of their files.
+
+    Args:
+        folder: where results go; it need not be there yet.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def read(self) -> dict[str, Record]:
+        """All records, in the order of their names."""
+        return {path.stem: _read(path) for path in sorted((self.folder / "jobs").glob("*.json"))}
+
+    def write(self, record: Record) -> None:
+        """Store a record, all or nothing."""
+        write_json(self._path(record.slug), record.to_json())
+
+    def unfinished(self, jobs: Iterable[Job]) -> list[Job]:
+        """The jobs without a result, or that failed; an error if any was done, here or for another split, otherwise."""
+        stored, left = self.read(), []
+        for job in jobs:
+            record = stored.get(job.slug)
+            if record is not None:
+                self._require_same(job.slug, record.config, job.config)
+            for slug, other in stored.items():
+                if _same_row(other, job):
+                    self._require_same(slug, _beside_data(other.config), _beside_data(job.config))
+            if record is None or record.error is not None:
+                left.append(job)
+        return left
+
+    def _path(self, slug: str) -> Path:
+        return self.folder / "jobs" / f"{slug}.json"
+
+    def _require_same(self, slug: str, stored: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+        different = difference(stored, json.loads(json.dumps(asked)))
+        if different is not None:
+            name, there, here = different
+            raise DataError(
+                f"Results in one folder must be of one configuration; {self._path(slug)} has {name} = {there}, "
+                f"and {here} was asked for. Choose another --out, or ask for the same."
+            )
+
+
+def difference(one: Any, other: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    """The first setting that differs, and its two values.
+
+    >>> difference({"a": {"b": 1}}, {"a": {"b": 2}})
+    ('a.b', 1, 2)
+    """
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in dict.fromkeys([*one, *other]):
+            found = difference(one.get(key), other.get(key), f"{name}.{key}" if name else key)
+            if found is not None:
+                return found
+        return None
+    return None if one == other else (name, one, other)
+
+
+def _same_row(record: Record, job: Job) -> bool:
+    """Whether both are averaged into one number: the same but for the seed."""
+    names = ("experiment", "preset", "dataset", "label", "settings")
+    same = all(getattr(record, name) == getattr(job, name) for name in names)
+    return same and record.split.kind == job.split.kind
+
+
+def _beside_data(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be the same for every seed, even where each has data of its own."""
+    return {name: value for name, value in config.items() if name != "data_sha256"}
+
+
+def _read(path: Path) -> Record:
+    try:
+        record = Record.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:  # our errors of data are among these
+        raise DataError(f"{path} must be a result of mogul's; {error} Choose another folder.") from None
+    if record.slug != path.stem:
+        raise DataError(f"{path} must be named {record.slug}.json after what it holds; it is not. Rename it.")
+    return record

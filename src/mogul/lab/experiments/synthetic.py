@@ -1,36 +1,39 @@
-"""The paper's synthetic experiment, section 5.1: MOGP against N-MOGP on g_k(x) = cos(4‖x‖)."""
+"""The paper's synthetic experiment, section 5.1, and `mogul demo`: MOGP against N-MOGP on g_k(x) = cos(4‖x‖)."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
 
 from mogul._typing import Array
 from mogul.comparison.least_squares import LeastSquares, normal_prediction
 from mogul.data import Dataset
 from mogul.data.splits import GroupedData
-from mogul.errors import unknown_name
-from mogul.lab.baselines import Baseline
-from mogul.lab.datasets.synthetic import RadialCosine
-from mogul.lab.experiments.experiment import Experiment, Source
-from mogul.lab.experiments.lines import Line
-from mogul.lab.experiments.protocol import ProtocolName
+from mogul.lab.datasets.simulated import RadialCosine
+from mogul.lab.experiments.lines import published
 from mogul.metrics import Scores, score
+from mogul.plot.style import draw_band, save_figure
 from mogul.prediction import Prediction
+from mogul.storage.atomic import write_json
 from mogul.training import Fitted, TrainingConfig, fit
 
 DATASET = "radial-cosine"
 NUM_TRAIN, NUM_TEST = 1000, 5000
 SIZES: dict[str, Any] = {"num_latents": 3, "num_inducing": 200}
 MODELS = {"mogp": SIZES, "n-mogp": SIZES | {"num_hidden": 8, "nonlinearity": "sherf"}}
+_LABELS = {"oracle": "oracle (true function and noise)", "least squares": "least squares (baseline)"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: where it comes from and its scores on the test set of a seed."""
+    """One line of the table: a model and its scores on the test set of a seed."""
 
     seed: int
     model: str
@@ -58,7 +61,7 @@ def config(seed: int) -> TrainingConfig:
 
 
 def draw(seed: int) -> GroupedData:
-    """Rows of their own for each seed, as many for training as in the paper."""
+    """New rows for each seed; the number of training rows is the paper's."""
     num_rows = NUM_TRAIN + NUM_TEST
     data = RadialCosine().draw(num_rows, np.random.default_rng(seed))
     return GroupedData(DATASET, data, np.ones(num_rows, dtype=np.int64), NUM_TEST)
@@ -98,25 +101,79 @@ def _slice(simulator: RadialCosine, fitted: Fitted, direction: Float[Array, "1 D
     return Slice(radius, simulator.truth(x)[:, output], prediction.mean[:, 0], low, high)
 
 
-def _load(dataset: str, folder: Path | None, preset: ProtocolName) -> Source:
-    if dataset != DATASET:
-        raise unknown_name("dataset of the synthetic experiment", dataset, [DATASET])
-    return draw
+def run_demo(num_seeds: int, folder: Path, json_file: Path | None) -> None:
+    """Fit seeds 0, 1, …; draw the first; print the table and say where the figure is."""
+    console = Console()
+    console.print(
+        "Drawing 1000 noisy rows of g(x) = cos(4‖x‖) and fitting a multi-output GP (MOGP) "
+        "and the same with a neural likelihood (N-MOGP)."
+    )
+    rows: list[Row] = []
+    slices: dict[str, Slice] = {}
+    for seed in range(num_seeds):
+        for row, line in run(seed):
+            rows.append(row)
+            if line is not None:
+                console.print(
+                    f"seed {seed}: {row.model:7s} LL {row.ll:6.2f}  MRMSE {row.mrmse:.3f}  ({row.seconds:.0f} s)"
+                )
+                slices.setdefault(row.model, line)
+    console.print(synthetic_table(rows))
+    paths = save_figure(synthetic_figure(slices), folder, "synthetic")
+    console.print(f"Figure: {' and '.join(str(path) for path in paths)}")
+    if json_file is not None:
+        write_json(json_file, [asdict(row) for row in rows])
+        console.print(f"Scores: {json_file}")
 
 
-def _fast(line: Line, num_train: int, epochs: int | None, seed: int) -> TrainingConfig:
-    return config(seed) if epochs is None else config(seed).within(epochs)
+def synthetic_table(rows: Sequence[Row]) -> Table:
+    """Oracle, the paper's figures, the baseline and our models: means over seeds."""
+    seeds = sorted({row.seed for row in rows})
+    title = f"g(x) = cos(4‖x‖), ℝ⁵ → ℝ⁸, 1000 rows, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
+    table = Table(title=title, caption="No noise floor.")
+    table.add_column("model")
+    for heading in ("test LL", "MRMSE", "CRPS", "in 80 % band", "seconds"):
+        table.add_column(heading, justify="right")
+    ours = list(dict.fromkeys(row.model for row in rows))
+    for model in ours:
+        if model in MODELS:
+            continue
+        _add(table, _LABELS.get(model, model), [row for row in rows if row.model == model])
+    for model in MODELS:
+        ll, mrmse = (published("synthetic", DATASET, model.upper(), name) for name in ("ll", "mrmse"))
+        if ll is not None and mrmse is not None:
+            table.add_row(f"{model.upper()}, the paper", f"{ll.mean:.2f}", f"{mrmse.mean:.3f}", "", "", "")
+    for model in ours:
+        if model in MODELS:
+            _add(table, f"{model.upper()}, mogul", [row for row in rows if row.model == model])
+    return table
 
 
-SYNTHETIC = Experiment(
-    name="synthetic",
-    section="5.1",
-    title="g(x) = cos(4‖x‖), ℝ⁵ → ℝ⁸",
-    groups={"all": [Line(name, name.upper(), name, options) for name, options in MODELS.items()]},
-    dataset=DATASET,
-    num_splits=1,
-    units="original",
-    baselines={"oracle": Baseline("oracle (true function and noise)", predict_oracle)},
-    load=_load,
-    fast=_fast,
-)
+def synthetic_figure(slices: dict[str, Slice]) -> Figure:
+    """The paper's figure of section 5.1: truth, mean and 10–90 % band along a ray, one panel per model."""
+    figure = Figure(figsize=(6.4, 2.6 * len(slices)), layout="constrained")
+    panels = figure.subplots(len(slices), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    for panel, (name, line) in zip(panels, slices.items(), strict=True):
+        draw_band(panel, line.radius, line.mean, line.low, line.high, label="10–90 %")
+        panel.plot(line.radius, line.truth, ":", color="black", label="truth")
+        panel.axvspan(1.0, float(line.radius[-1]), color="0.5", alpha=0.12, lw=0, label="no data: extrapolation")
+        panel.set_title(name.upper(), loc="left", fontsize="medium")
+        panel.set_ylabel("output")
+    panels[-1].set_xlabel("distance ‖x‖ from the origin")
+    panels[-1].set_xlim(0.0, 1.5)
+    panels[0].legend(loc="lower left", fontsize="small", frameon=False)
+    return figure
+
+
+def _add(table: Table, label: str, rows: Sequence[Row]) -> None:
+    ll = f"{statistics.fmean(row.ll for row in rows):.2f}"
+    if len(rows) > 1:
+        ll += f" ± {statistics.stdev(row.ll for row in rows):.2f}"
+    table.add_row(
+        label,
+        ll,
+        f"{statistics.fmean(row.mrmse for row in rows):.3f}",
+        f"{statistics.fmean(row.crps for row in rows):.4f}",
+        f"{statistics.fmean(row.coverage for row in rows):.0%}",
+        "" if rows[0].seconds is None else f"{statistics.fmean(row.seconds or 0.0 for row in rows):.0f}",
+    )

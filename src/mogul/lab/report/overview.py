@@ -1,24 +1,27 @@
-"""The runs that are kept in a repository in one table: of each kind the best line; ours, the paper's, baselines.
+"""What of a run is kept in a repository, and the table of all kept runs.
 
-Of the paper's models under the paper's protocol there is every line: those are what its numbers are for.
+The table has the best line of each kind: ours, the paper's, baselines. Under the paper's protocol it has every model.
 """
 
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import get_args
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from mogul.errors import DataError
+from mogul.errors import ConfigError, DataError
 from mogul.lab.datasets.catalogue import CATALOGUE
-from mogul.lab.experiments.lines import AND, TIMES, plain_label
-from mogul.lab.experiments.paper import METRICS, Published, numbers, published
-from mogul.lab.experiments.registry import EXPERIMENTS
-from mogul.lab.experiments.split_choice import BY_TRAJECTORY
-from mogul.lab.report.experiment_tables import print_published, print_spread
-from mogul.lab.report.markdown import markdown_line
-from mogul.lab.report.noise_floors import describe_floors
-from mogul.models.parts import NoiseName
+from mogul.lab.experiments.declarations import EXPERIMENTS
+from mogul.lab.experiments.lines import PAPER_METRICS, Spread, Variant, numbers
+from mogul.lab.experiments.request import BY_TRAJECTORY
+from mogul.lab.report.frame import BLOCK, COLUMNS, JOB, Results, describe_floors, rows_of, spread_of
+from mogul.lab.report.tables import markdown_line
+from mogul.storage.atomic import require_folder, write_whole
 
+# Records hold predictions of many rows, and the page a plotting library: both are large, and can be made again.
+_KEPT = ("results.csv", "summary.csv", "timings.csv", "configurations.jsonl", "tables.md", "figures/*.png")
 BEGIN, END = "<!-- results: written by results/table.py -->", "<!-- end of results -->"
 _HEADINGS = ["data, split, preset", "what it is", "line", "test LL", "MRMSE", "the paper's LL", "runs"]
 _OURS = (
@@ -32,26 +35,62 @@ _OURS = (
 _BASELINE, _PAPERS_BEST = "baseline", "the paper's best, as printed"
 _ALWAYS_SHOWN = "least squares"
 
-Block = tuple[str, str, str, str]  # experiment, data set, kind of split, preset
+
+def require_place(run: Path, to: Path) -> None:
+    """Check before any work that a run can be published there."""
+    require_folder(to)
+    if to.resolve() == run.resolve():
+        raise ConfigError(f"--publish must be another folder than the run's; got {to} for both. Choose another.")
 
 
-def overview(frame: pd.DataFrame, link: str) -> str:
+def publish(run: Path, to: Path) -> list[Path]:
+    """Copy what is small of a run's results; where it is."""
+    require_place(run, to)
+    sources = [source for pattern in _KEPT for source in sorted(run.glob(pattern))]
+    return [_copy(source, to / source.relative_to(run)) for source in sources]
+
+
+def read_published(folder: Path) -> Results:
+    """The published runs FOLDER/*/results.csv, with the name of each in `run`; no number may be there twice."""
+    frames = [_read(path) for path in sorted(folder.glob("*/results.csv"))]
+    if not frames:
+        return Results.of([])
+    frame = pd.concat(frames, ignore_index=True)
+    keys = [name for name in COLUMNS if name not in ("kind", "noise_floor", "value")]
+    twice = frame[frame.duplicated(keys, keep=False)]
+    if len(twice):
+        row, runs = twice.iloc[0], " and ".join(twice.run.unique())
+        raise DataError(
+            f"A number must be published once; {row.label} on {row.dataset}, {row.split}, is in {runs} more than once. "
+            "Remove the others."
+        )
+    names = [name for name in (*COLUMNS, "run") if name not in ("metric", "value")]
+    jobs = frame.pivot(index=names, columns="metric", values="value").reset_index()
+    jobs["split_kind"] = ["groups" if label.startswith(BY_TRAJECTORY) else "random" for label in jobs.split]
+    variants = [Variant.parse(label, kind) for label, kind in zip(jobs.label, jobs.kind, strict=True)]
+    fields = pd.DataFrame([vars(variant) for variant in variants])
+    return Results.average(pd.concat([jobs, fields], axis=1).reindex(columns=[*JOB, "run"]))
+
+
+def overview(results: Results, link: str) -> str:
     """The table in Markdown, and what must be said below it; nothing where nothing is published.
 
     Args:
-        frame: of `read_published`.
+        results: of `read_published`.
         link: to the folder of the runs.
     """
-    if frame.empty:
+    if results.lines.empty:
         return ""
     lines = [markdown_line(_HEADINGS), markdown_line(["---"] * 3 + ["---:"] * 4)]
     shown: list[_Row] = []
-    for block, some in _blocks(frame):
+    plain = results.lines[results.lines.setting == ""]  # sweeps have figures of their own
+    blocks = [(dict(zip(BLOCK, map(str, key), strict=True)), some) for key, some in plain.groupby(BLOCK, sort=False)]
+    for block, some in sorted(blocks, key=lambda each: _place(each[0])):
         rows = _rows(block, some)
         lines += [markdown_line([_title(block) if row is rows[0] else "", *row.cells()]) for row in rows]
         shown += rows
     floors = describe_floors((row.line, row.noise_floor) for row in shown if row.noise_floor)
-    runs = ", ".join(f"[{run}]({link}/{run}/tables.md)" for run in sorted(frame.run.unique()))
+    runs = ", ".join(f"[{run}]({link}/{run}/tables.md)" for run in sorted(results.jobs.run.unique()))
     note = (
         "“Ours” and “baseline” are runs of `mogul reproduce`: of each kind the line with the highest test LL, least "
         "squares, and with the paper's preset each of its models; ± is one standard deviation over runs. "
@@ -76,63 +115,50 @@ class _Row:
 
     what: str
     line: str
-    ll: str = ""
-    mrmse: str = ""
-    theirs: Published | None = None
+    ll: Spread | None = None
+    mrmse: Spread | None = None
+    theirs: Spread | None = None
     runs: str = ""
     noise_floor: str = ""
 
+    @staticmethod
+    def of(line: Mapping[str, Any], what: str) -> "_Row":
+        ll, mrmse, theirs = (spread_of(line, name) for name in ("ll", "mrmse", "paper_ll"))
+        return _Row(what, line["label"], ll, mrmse, theirs, str(line["runs"]), line["noise_floor"])
+
     def cells(self) -> list[str]:
-        return [self.what, self.line, self.ll, self.mrmse, print_published(self.theirs, 2), self.runs]
+        ll, mrmse, theirs = (
+            "" if spread is None else spread.text(digits)
+            for spread, digits in ((self.ll, 2), (self.mrmse, 3), (self.theirs, 2))
+        )
+        return [self.what, self.line, ll, mrmse, theirs, self.runs]
 
 
-def _blocks(frame: pd.DataFrame) -> list[tuple[Block, pd.DataFrame]]:
-    """Lines that compete with each other; sweeps have figures of their own."""
-    plain = frame[frame.setting == ""]
-    kinds = plain.split.map(lambda split: BY_TRAJECTORY if split.startswith(BY_TRAJECTORY) else "random")
-    groups = plain.groupby([plain.experiment, plain.dataset, kinds, plain.preset], sort=False)
-    blocks: list[tuple[Block, pd.DataFrame]] = [
-        ((str(key[0]), str(key[1]), str(key[2]), str(key[3])), some) for key, some in groups
-    ]
-    return sorted(blocks, key=lambda block: _place(block[0]))
-
-
-def _place(block: Block) -> tuple[object, ...]:
+def _place(block: Mapping[str, str]) -> tuple[object, ...]:
     """Regression first; the paper's own data before others; random splits before trajectories."""
-    experiment, dataset, split, preset = block
-    known = CATALOGUE.get(dataset)
+    experiment, dataset, known = block["experiment"], block["dataset"], CATALOGUE.get(block["dataset"])
     others = known is not None and known.paper is None
-    names = list(EXPERIMENTS)
-    return experiment != "regression", names.index(experiment), others, dataset, split != "random", preset
+    number = list(EXPERIMENTS).index(experiment)
+    return experiment != "regression", number, others, dataset, block["split_kind"] != "random", block["preset"]
 
 
-def _title(block: Block) -> str:
-    experiment, dataset, split, preset = block
-    name = dataset if experiment == "regression" else f"{dataset} ({experiment})"
-    return f"{name}, {split}, {preset}"
+def _title(block: Mapping[str, str]) -> str:
+    name = block["dataset"] if block["experiment"] == "regression" else f"{block['dataset']} ({block['experiment']})"
+    return f"{name}, {'random' if block['split_kind'] == 'random' else BY_TRAJECTORY}, {block['preset']}"
 
 
-def _rows(block: Block, some: pd.DataFrame) -> list[_Row]:
+def _rows(block: Mapping[str, str], some: pd.DataFrame) -> list[_Row]:
     """The paper's best, then the best of ours, the nearer to the paper's models the earlier, then baselines."""
-    experiment, dataset, split, preset = block
-    means = some[some.metric == "ll"].groupby("label").value.mean()
-    kinds = dict(zip(some.label, some.kind, strict=True))
-    whats = {str(label): _what(experiment, str(label), str(kind)) for label, kind in kinds.items()}
-    rows = _papers_best(experiment, dataset) if split == "random" else []
+    rows = _papers_best(block["experiment"], block["dataset"]) if block["split_kind"] == "random" else []
+    best_first = rows_of(some.sort_values("ll", ascending=False, kind="stable"))
+    whats = [_what(block["experiment"], line) for line in best_first]
     for what in (*_OURS, _BASELINE):
-        labels = sorted((label for label in whats if whats[label] == what), key=lambda label: -float(means[label]))
-        always = [label for label in labels if what == _BASELINE and label == _ALWAYS_SHOWN]
-        most = None if (what, preset) == (_OURS[0], "paper") else 1
-        for label in dict.fromkeys([*always, *[label for label in labels if label not in always][:most]]):
-            theirs = published(experiment, dataset, label, "ll") if split == "random" else None
-            rows.append(_row(some[some.label == label], what, label, theirs))
+        lines = [line for line, found in zip(best_first, whats, strict=True) if found == what]
+        always = [line for line in lines if what == _BASELINE and line["label"] == _ALWAYS_SHOWN]
+        others = [line for line in lines if line not in always]
+        most = None if (what, block["preset"]) == (_OURS[0], "paper") else 1
+        rows += [_Row.of(line, what) for line in (*always, *others[:most])]
     return rows
-
-
-def _row(some: pd.DataFrame, what: str, label: str, theirs: Published | None) -> _Row:
-    ll, mrmse = ([float(value) for value in some[some.metric == name].value] for name in ("ll", "mrmse"))
-    floor = str(some.noise_floor.iloc[0])
-    return _Row(what, label, print_spread(ll, 2), print_spread(mrmse, 3), theirs, str(len(ll)), floor)
 
 
 def _papers_best(experiment: str, dataset: str) -> list[_Row]:
@@ -141,24 +167,34 @@ def _papers_best(experiment: str, dataset: str) -> list[_Row]:
     theirs = {
         model: found
         for (kind, model, data, metric), found in numbers().items()
-        if (kind, data, metric) == (experiment, name, METRICS["ll"])
+        if (kind, data, metric) == (experiment, name, PAPER_METRICS["ll"])
     }
     best = sorted(theirs, key=lambda model: -theirs[model].mean)[:1]
-    return [_Row(_PAPERS_BEST, model, theirs=theirs[model]) for model in best]
+    return [_Row(_PAPERS_BEST, model, theirs=Spread(theirs[model].mean, theirs[model].sd)) for model in best]
 
 
-def _what(experiment: str, label: str, kind: str) -> str:
+def _what(experiment: str, line: Mapping[str, Any]) -> str:
     """Whether it is a baseline, a model of the paper's, or how it departs from one."""
-    papers, on_planes, noisy, mixed, otherwise, unknown = _OURS
-    if kind == _BASELINE:
+    papers, with_plane, noisy, mixed, otherwise, unknown = _OURS
+    if line["kind"] == "baseline":
         return _BASELINE
-    if TIMES in label or AND in label:
+    if len(line["families"]) > 1 or not pd.isna(line["num_starts"]):
         return mixed
-    if plain_label(label) != label:
+    if line["objective"] != "elbo":
         return otherwise
-    noises = get_args(NoiseName)
-    lines = [each for line in EXPERIMENTS[experiment].lines for each in line.variants(linear=True, noises=noises)]
-    for line in lines:
-        if line.label == label:
-            return noisy if line.noise != "constant" else on_planes if line.linear else papers
-    return unknown
+    if line["families"] not in {known.families for known in EXPERIMENTS[experiment].lines}:
+        return unknown
+    return noisy if line["noise"] != "constant" else with_plane if line["linear"] else papers
+
+
+def _copy(source: Path, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, lambda partial: shutil.copyfile(source, partial))
+    return path
+
+
+def _read(path: Path) -> pd.DataFrame:
+    frame = pd.read_csv(path, keep_default_na=False)
+    if list(frame.columns) != COLUMNS:
+        raise DataError(f"{path} must have the columns {', '.join(COLUMNS)}; it has others. Publish the run again.")
+    return frame.assign(run=path.parent.name)

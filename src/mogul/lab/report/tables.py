@@ -1,8 +1,8 @@
-"""Tables for a terminal."""
+"""The tables of an experiment, for a terminal, in Markdown and in LaTeX."""
 
-import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions
@@ -10,12 +10,22 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from mogul.lab.experiments import synthetic
-from mogul.lab.experiments.lines import NO_FLOOR
-from mogul.lab.experiments.paper import published
-from mogul.lab.report.experiment_tables import ExperimentTable
-from mogul.lab.report.noise_floors import describe_floors
+from mogul.lab.datasets.catalogue import CATALOGUE
+from mogul.lab.experiments.declarations import EXPERIMENTS
+from mogul.lab.experiments.lines import Spread
+from mogul.lab.experiments.record import Record
+from mogul.lab.report.frame import Results, describe_floors, describe_rows, describe_settings, rows_of, spread_of
 
+_DIGITS = {"ll": 2, "mrmse": 3, "crps": 4, "coverage_80": 2, "train_ll": 2}
+_HEADINGS = {
+    "ll": "test LL",
+    "mrmse": "MRMSE",
+    "crps": "CRPS",
+    "coverage_80": "in 80 % band",
+    "train_ll": "training LL",
+}
+_PAPER_HEADINGS = ["the paper's LL", "the paper's MRMSE", "LL above it, in its sd"]
+_HELD_OUT = "A fifth of the training trajectories said how long models on a plane should train, on all of them."
 # What a narrow terminal goes without, in this order: our LL stays, and the paper's and the difference beside it.
 _SPARED = ("the paper's MRMSE", "in 80 % band", "CRPS", "seconds", "MRMSE", "training LL", "runs")
 _SHORT_HEADINGS = {
@@ -26,38 +36,119 @@ _SHORT_HEADINGS = {
     "LL above it, in its sd": "above,\nin sd",
 }
 _ANY_WIDTH = 10_000
+_SIGNS = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "′": r"$'$",
+    "−": "$-$",
+    "‖": r"$\|$",
+    "ℝ": r"$\mathbb{R}$",
+    "→": r"$\to$",
+    "⁵": "$^5$",
+    "⁸": "$^8$",
+    "≤": r"$\le$",
+    "–": "--",
+    "’": "'",
+}
 
-_LABELS = {"oracle": "oracle (true function and noise)", "least squares": "least squares (baseline)"}
+
+@dataclass(frozen=True)
+class ExperimentTable:
+    """A table: its title, its columns, its rows in sections (baselines, models), and the note below it."""
+
+    title: str
+    headings: list[str]
+    sections: dict[str, list[list[str]]]
+    note: str
 
 
-def synthetic_table(rows: Sequence[synthetic.Row]) -> Table:
-    """Oracle, the paper's figures, the baseline and our models: means over seeds."""
-    seeds = sorted({row.seed for row in rows})
-    title = f"g(x) = cos(4‖x‖), ℝ⁵ → ℝ⁸, 1000 rows, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
-    table = Table(title=title, caption=describe_floors((row.model, NO_FLOOR) for row in rows))
-    table.add_column("model")
-    for heading in ("test LL", "MRMSE", "CRPS", "in 80 % band", "seconds"):
-        table.add_column(heading, justify="right")
-    ours = list(dict.fromkeys(row.model for row in rows))
-    for model in ours:
-        if model in synthetic.MODELS:
-            continue
-        _add(table, _LABELS.get(model, model), [row for row in rows if row.model == model])
-    for model in synthetic.MODELS:
-        ll, mrmse = (published("synthetic", synthetic.DATASET, model.upper(), name) for name in ("ll", "mrmse"))
-        if ll is not None and mrmse is not None:
-            table.add_row(f"{model.upper()}, the paper", f"{ll.mean:.2f}", f"{mrmse.mean:.3f}", "", "", "")
-    for model in ours:
-        if model in synthetic.MODELS:
-            _add(table, f"{model.upper()}, mogul", [row for row in rows if row.model == model])
-    return table
+def experiment_tables(results: Results) -> list[ExperimentTable]:
+    """One table for each experiment, data set, kind of split and preset."""
+    return [_table_of(block) for _, block in results.blocks()]
+
+
+def result_line(record: Record) -> str:
+    """One job in a line, for the terminal."""
+    words = [record.dataset, record.split_label, record.label, record.setting]
+    name = ", ".join(word for word in words if word)
+    if record.error is not None:
+        return f"{name}: failed: {record.error}"
+    return f"{name}: LL {record.metrics['ll']:.2f}  MRMSE {record.metrics['mrmse']:.3f}  ({record.seconds:.0f} s)"
+
+
+def _table_of(block: Results) -> ExperimentTable:
+    lines = block.lines
+    scores = [name for name in _HEADINGS if lines[name].notna().any()]
+    swept, with_paper = bool((lines.setting != "").any()), bool(lines.paper_ll.notna().any())
+    repeated = bool((lines.num_jobs > 1).any())
+    settings = dict(zip(block.jobs.setting, (record.settings for record in block.records), strict=True))
+    sections: dict[str, list[list[str]]] = {}
+    for line in rows_of(lines):
+        setting = [describe_settings(settings[line["setting"]])] * swept
+        cells = [line["label"], *setting, *_cells(line, scores), *[str(line["runs"])] * repeated]
+        section = "baselines" if line["kind"] == "baseline" else "models"
+        sections.setdefault(section, []).append(cells + (_paper_cells(line) if with_paper else []))
+    headings = ["model", *["setting"] * swept, *(_HEADINGS[name] for name in scores), "seconds"]
+    headings += ["runs"] * repeated + _PAPER_HEADINGS * with_paper
+    return ExperimentTable(_title(block.records), headings, sections, _note(block))
+
+
+def _title(records: Sequence[Record]) -> str:
+    """Data, splits, rows, preset and units, which every number depends on."""
+    first = records[0]
+    declared = EXPERIMENTS[first.experiment]
+    seeds = sorted({record.seed for record in records})
+    splits = "split by trajectory"
+    if first.split.kind == "random":
+        splits = f"random split, seed {seeds[0]}" if len(seeds) == 1 else "random splits"
+    rows = describe_rows((record.num_train, record.split.num_test) for record in records)
+    units = f"{first.config['units']} units"
+    return f"{first.dataset}: {declared.title}, {splits}, {rows}, preset {first.preset}, {units}"
+
+
+def _note(block: Results) -> str:
+    records = block.records
+    entry = CATALOGUE.get(records[0].dataset)
+    floors = describe_floors(zip(block.lines.label, block.lines.noise_floor, strict=True))
+    held_out = [_HELD_OUT] if any(record.config.get("held_out") for record in records) else []
+    stand_in = [f"{entry.name} is {entry.is_not}."] if entry is not None and entry.stands_in_for else []
+    failed = [result_line(record) for record in records if record.is_failed]
+    return " ".join([floors, *held_out, *stand_in, *failed])
+
+
+def _cells(line: Mapping[str, Any], scores: Sequence[str]) -> list[str]:
+    """Means over runs; spreads where there are several."""
+    if not line["runs"]:
+        return ["failed", *[""] * len(scores)]
+    return [*(_printed(spread_of(line, name), _DIGITS[name]) for name in scores), f"{line['seconds']:.0f}"]
+
+
+def _paper_cells(line: Mapping[str, Any]) -> list[str]:
+    ll, mrmse, ours = (spread_of(line, name) for name in ("paper_ll", "paper_mrmse", "ll"))
+    known = ll is not None and ll.sd is not None and ours is not None
+    above = f"{(line['ll'] - line['paper_ll']) / line['paper_ll_sd']:+.1f}" if known else ""
+    return [_printed(ll, 2), _printed(mrmse, 3), above]
+
+
+def _printed(spread: Spread | None, digits: int) -> str:
+    return "" if spread is None else spread.text(digits)
 
 
 @dataclass(frozen=True)
 class TerminalTable:
-    """Baselines, then models, beside the paper's numbers for the same data: as many columns as the terminal has room.
+    """Baselines, then models, beside the paper's numbers for the same data; columns that do not fit are left out.
 
-    Names of models are never cut; columns that are left out are told of below the table.
+    Names of models are never cut; the note below the table names the columns left out.
     """
 
     content: ExperimentTable
@@ -103,15 +194,63 @@ class TerminalTable:
         return " ".join([self.content.note, *words]).strip()
 
 
-def _add(table: Table, label: str, rows: Sequence[synthetic.Row]) -> None:
-    ll = f"{statistics.fmean(row.ll for row in rows):.2f}"
-    if len(rows) > 1:
-        ll += f" ± {statistics.stdev(row.ll for row in rows):.2f}"
-    table.add_row(
-        label,
-        ll,
-        f"{statistics.fmean(row.mrmse for row in rows):.3f}",
-        f"{statistics.fmean(row.crps for row in rows):.4f}",
-        f"{statistics.fmean(row.coverage for row in rows):.0%}",
-        "" if rows[0].seconds is None else f"{statistics.fmean(row.seconds or 0.0 for row in rows):.0f}",
-    )
+def markdown(tables: Iterable[ExperimentTable]) -> str:
+    """All tables, each under its title."""
+    return "\n".join(_markdown_table(table) for table in tables)
+
+
+def _markdown_table(table: ExperimentTable) -> str:
+    width = len(table.headings)
+    lines = [f"### {table.title}", "", markdown_line(table.headings), markdown_line(["---", *["---:"] * (width - 1)])]
+    for section, rows in table.sections.items():
+        lines.append(markdown_line([f"**{section}**", *[""] * (width - 1)]))
+        lines += [markdown_line(row) for row in rows]
+    if table.note:
+        lines += ["", _escape_markdown(table.note)]
+    return "\n".join([*lines, ""])
+
+
+def markdown_line(cells: Iterable[str]) -> str:
+    """A row of a table.
+
+    >>> markdown_line(["a", "b"])
+    '| a | b |'
+    """
+    return "| " + " | ".join(_escape_markdown(cell) for cell in cells) + " |"
+
+
+def _escape_markdown(words: str) -> str:
+    """A bar would end a cell, a line a row; underscores and stars of section names are meant as they are.
+
+    >>> _escape_markdown("a|b")
+    'a\\\\|b'
+    """
+    return words.replace("|", "\\|").replace("\n", " ")
+
+
+def latex(tables: Iterable[ExperimentTable]) -> str:
+    """All tables, each a float of its own."""
+    return "\n".join(_latex_table(table) for table in tables)
+
+
+def escape_latex(words: str) -> str:
+    """Words as LaTeX prints them; a sign that pdfLaTeX may not know is left out.
+
+    >>> escape_latex("15.6 ± 0.4 %")
+    '15.6 $\\\\pm$ 0.4 \\\\%'
+    """
+    return "".join(_SIGNS.get(sign, sign if sign.isascii() else "") for sign in words)
+
+
+def _latex_table(table: ExperimentTable) -> str:
+    width = len(table.headings)
+    lines = [r"\begin{table}", r"\centering", rf"\caption{{{escape_latex(f'{table.title}. {table.note}'.strip())}}}"]
+    lines += [rf"\begin{{tabular}}{{l{'r' * (width - 1)}}}", r"\toprule", _latex_line(table.headings)]
+    for section, rows in table.sections.items():
+        lines += [r"\midrule", rf"\multicolumn{{{width}}}{{l}}{{\emph{{{escape_latex(section)}}}}} \\"]
+        lines += [_latex_line(row) for row in rows]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+
+
+def _latex_line(cells: Iterable[str]) -> str:
+    return " & ".join(escape_latex(cell) for cell in cells) + r" \\"
