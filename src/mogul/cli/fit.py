@@ -14,8 +14,8 @@ from mogul.data.grouped import group_numbers
 from mogul.data.sources.columns import ON_COMMAND_LINE, Columns
 from mogul.data.sources.formats import read_table
 from mogul.errors import ConfigError, DataError
-from mogul.fitted.choice import Choice
 from mogul.fitted.fitted import Fitted
+from mogul.fitted.history import Choice
 from mogul.fitted.mixture import FittedMixture
 from mogul.models.families import AUTO, is_latent
 from mogul.objective import ObjectiveName

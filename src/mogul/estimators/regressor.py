@@ -14,8 +14,8 @@ from mogul.data.sources.containers import Outputs, as_array, copies, named_datas
 from mogul.errors import ConfigError, unknown_name
 from mogul.estimators.base import BUILDING, TRAINING, seed_of
 from mogul.estimators.predictions import Container, PredictsOutputs
-from mogul.fitted.choice import Choice
 from mogul.fitted.fitted import Fitted
+from mogul.fitted.history import Choice
 from mogul.models.families import is_latent
 from mogul.nonlinearities import Nonlinearity
 from mogul.objective import ObjectiveName

@@ -22,7 +22,7 @@ from mogul.data import Dataset
 from mogul.errors import ConfigError, FileError, MogulError, MogulWarning
 from mogul.fitted.history import EpochRecord
 from mogul.storage.atomic import remove_partials, require_folder
-from mogul.storage.sealed import read_sealed, write_sealed
+from mogul.storage.container import read_sealed, write_sealed
 from mogul.training.run import Run
 from mogul.training.starts import Starts
 from mogul.training.state import RunState

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from mogul.data import Dataset
 from mogul.data.grouped import GroupedData
@@ -14,7 +14,7 @@ from mogul.lab.experiments import protocol
 from mogul.lab.experiments.lines import Line, plain_label
 from mogul.lab.experiments.protocol import ProtocolName
 from mogul.models import OPTIONS
-from mogul.models.parts import NoiseName
+from mogul.registry import names
 from mogul.training import TrainingConfig
 
 Units = Literal["standardised", "original"]
@@ -99,7 +99,7 @@ class Experiment:
     def order(self, label: str) -> int:
         """The place of a label in tables: baselines, then lines, each beside its variants."""
         labels = [baseline.label for baseline in self.all_baselines.values()]
-        noises = get_args(NoiseName)
+        noises = names("noise")
         labels += [each.label for line in self.lines for each in line.variants(linear=True, noises=noises)]
         plain = plain_label(label)
         return labels.index(plain) if plain in labels else len(labels)

@@ -7,9 +7,10 @@ from typing import Any, get_args
 
 from mogul.errors import ConfigError, unknown_name
 from mogul.heads import NOISE_FLOOR
+from mogul.heads.noise import noise_varies
 from mogul.models.families import is_latent, mixture, require_model
-from mogul.models.parts import VARYING_NOISES, NoiseName
 from mogul.objective import ObjectiveName
+from mogul.registry import names as registered
 from mogul.training import TrainingConfig
 
 LINEAR = "+linear"
@@ -19,7 +20,7 @@ AND = " & "
 NONE = "none"
 NO_FLOOR = "none"
 # The paper's noise is constant and goes without saying.
-_NOISES: dict[NoiseName, str] = {
+_NOISES: dict[str, str] = {
     "net": "net noise",
     "gp": "GP noise",
     "student-t": "Student-t noise",
@@ -54,7 +55,7 @@ class Line:
     options: Mapping[str, Any] = field(default_factory=dict)
     same_layers: bool = False
     linear: bool = False
-    noise: NoiseName = "constant"
+    noise: str = "constant"
     objective: ObjectiveName = _BOUND
     num_starts: int | None = None
     swept: bool = True
@@ -64,7 +65,7 @@ class Line:
         """The same model on the residual of a least-squares plane."""
         return replace(self, name=f"{self.name}{LINEAR}", label=f"{self.label} + linear", linear=True)
 
-    def with_noise(self, noise: NoiseName) -> "Line":
+    def with_noise(self, noise: str) -> "Line":
         """The same model with this noise.
 
         >>> line("n-mogp").on_a_plane.with_noise("gp").label
@@ -81,7 +82,7 @@ class Line:
         >>> line("n-sbgprn").on_a_plane.with_noise("gp").maximising("balanced").label
         'N-SBGPRN + linear + GP noise + balanced'
         """
-        if objective == "balanced" and self.noise not in VARYING_NOISES:
+        if objective == "balanced" and not noise_varies(self.noise):
             bare = self.name.removesuffix(f"+{self.noise}-noise")
             raise ConfigError(
                 f"balanced needs noise that depends on the input; got {self.label}, for which it changes nothing. "
@@ -109,7 +110,7 @@ class Line:
         config, starts = replace(config, objective=self.objective), self.num_starts
         return config if starts is None else replace(config, num_starts=starts, num_kept=starts)
 
-    def variants(self, *, linear: bool, noises: Sequence[NoiseName]) -> list["Line"]:
+    def variants(self, *, linear: bool, noises: Sequence[str]) -> list["Line"]:
         """It with each noise, and all of these on a plane, too; what is on one already, or noisy, stays as it is."""
         if self.linear or self.noise != "constant":
             return [self]
@@ -165,16 +166,16 @@ def mixed_line(lines: Sequence[Line]) -> Line:
     return Line(model, AND.join(each.label for each in lines), model, first.options)
 
 
-def require_noises(names: Sequence[str]) -> tuple[NoiseName, ...]:
+def require_noises(names: Sequence[str]) -> tuple[str, ...]:
     """Check names of noises."""
     for name in names:
-        if name not in get_args(NoiseName):
-            raise unknown_name("noise", name, get_args(NoiseName))
-    return tuple(noise for name in names for noise in get_args(NoiseName) if noise == name)
+        if name not in registered("noise"):
+            raise unknown_name("noise", name, registered("noise"))
+    return tuple(noise for name in names for noise in registered("noise") if noise == name)
 
 
 def choose(
-    words: Sequence[str], groups: Mapping[str, Sequence[Line]], *, linear: bool, noises: Sequence[NoiseName]
+    words: Sequence[str], groups: Mapping[str, Sequence[Line]], *, linear: bool, noises: Sequence[str]
 ) -> list[Line]:
     """The lines that were asked for, by names of lines or of groups, each once.
 
@@ -205,7 +206,7 @@ def _named(
     known: Mapping[str, Line],
     *,
     linear: bool,
-    noises: Sequence[NoiseName],
+    noises: Sequence[str],
 ) -> list[Line]:
     """The lines that a name stands for: those of a group, of a model or mixture, or one of their variants."""
     parts = name.split("+")
@@ -214,7 +215,7 @@ def _named(
     bases = groups.get(name) or ([base] if base is not None and base.name == name else [])
     if bases:
         return [each for one in bases for each in one.variants(linear=linear, noises=noises)]
-    every = [] if base is None else base.variants(linear=True, noises=get_args(NoiseName))
+    every = [] if base is None else base.variants(linear=True, noises=registered("noise"))
     found = [each for each in every if each.name == name]
     if not found:
         raise unknown_name("model", name, [*groups, *known, NONE])

@@ -4,7 +4,6 @@ Of the paper's models under the paper's protocol there is every line: those are 
 """
 
 from dataclasses import dataclass
-from typing import get_args
 
 import pandas as pd
 
@@ -17,7 +16,7 @@ from mogul.lab.experiments.split_choice import BY_TRAJECTORY
 from mogul.lab.report.experiment_tables import print_published, print_spread
 from mogul.lab.report.markdown import markdown_line
 from mogul.lab.report.noise_floors import describe_floors
-from mogul.models.parts import NoiseName
+from mogul.registry import names
 
 BEGIN, END = "<!-- results: written by results/table.py -->", "<!-- end of results -->"
 _HEADINGS = ["data, split, preset", "what it is", "line", "test LL", "MRMSE", "the paper's LL", "runs"]
@@ -156,7 +155,7 @@ def _what(experiment: str, label: str, kind: str) -> str:
         return mixed
     if plain_label(label) != label:
         return otherwise
-    noises = get_args(NoiseName)
+    noises = names("noise")
     lines = [each for line in EXPERIMENTS[experiment].lines for each in line.variants(linear=True, noises=noises)]
     for line in lines:
         if line.label == label:
