@@ -414,7 +414,7 @@ def unused_options(name: str, noise: str = "constant") -> set[str]:
     noise = _LARGEST_NOISE if noise == FROM_RESIDUALS else noise
     parsed = Name.parse(name)
     makes = registry.get("model", parsed.family).make, registry.get("noise", noise).make
-    return registry.options().keys() - _options_read(parsed, noise, makes)
+    return registry.options().keys() - _options_read(parsed, noise, makes) - {"noise"}  # there always is one
 
 
 @lru_cache
@@ -444,3 +444,16 @@ def require_used(name: str, options: Mapping[str, Any]) -> None:
     sizes = [size for size in ("num_latents", "num_inducing", "num_top_latents", "num_top_inducing") if size in options]
     if "layers" in options and sizes:
         raise ConfigError(f"layers has all sizes of a deep model; got {sizes[0]} beside it. Leave that out.")
+
+
+def options_table() -> str:
+    """All options in Markdown, for docs/reference/options.md.
+
+    >>> options_table().splitlines()[0]
+    '| option | default | what it is |'
+    """
+    rows = ["| option | default | what it is |", "|---|---|---|"]
+    for name, option in sorted(registry.options().items()):
+        default = "by the model" if option.default is None or callable(option.default) else f"`{option.default!r}`"
+        rows.append(f"| `{name}` | {default} | {option.help} |")
+    return "\n".join(rows)

@@ -78,7 +78,9 @@ def with_defaults(
         sizes |= {"num_inducing": _NUM_INDUCING}
     if num_rows <= FEW_ROWS:
         sizes |= _hidden_units(model, num_outputs, options.get("num_latents") or num_latents)
-    return {"noise": FROM_RESIDUALS, **sizes, **options}
+    each = MODELS if model == AUTO else members(model)
+    used = {size: value for size, value in sizes.items() if any(size not in unused_options(name) for name in each)}
+    return {"noise": FROM_RESIDUALS, **used, **options}
 
 
 def _hidden_units(model: str, num_outputs: int, num_latents: int) -> dict[str, int]:
