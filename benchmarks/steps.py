@@ -11,7 +11,6 @@ from benchmarks.problem import Sizes, first_batch, random_rows
 from benchmarks.timing import interleaved
 from mogul.data import Batch
 from mogul.models import build
-from mogul.models.parts import NoiseName
 from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.training import Run
 from mogul.training.presets import preset
@@ -31,7 +30,7 @@ def training_run(
     sizes: Sizes,
     ell: Expectation,
     dtype: torch.dtype = torch.float32,
-    noise: NoiseName = "constant",
+    noise: str = "constant",
 ) -> Run:
     """A model ready for training as a user's would be: the default way, in this precision."""
     generator = torch.Generator().manual_seed(0)
@@ -67,7 +66,7 @@ def training_step(
     ell: Expectation,
     dtype: torch.dtype = torch.float32,
     sizes: Sizes | None = None,
-    noise: NoiseName = "constant",
+    noise: str = "constant",
 ) -> Callable[[], None]:
     """One training step on a fixed batch."""
     sizes = sizes or kuka_sizes()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import wraps
 from importlib import import_module
 from typing import Any
+from unittest.mock import patch
 
 import jaxtyping
 import pytest
@@ -18,6 +19,7 @@ with install_import_hook("mogul", "beartype.beartype"):
     for found in pkgutil.walk_packages(mogul.__path__, "mogul."):
         import_module(found.name)
 
+from mogul import registry
 from mogul.training import Run
 
 
@@ -44,6 +46,13 @@ def _shapes_are_checked_in_the_first_epoch_of_a_run() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "step", unchecked_later)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _parts_of_a_test_are_forgotten() -> Iterator[None]:
+    """Parts that a test registers are not there for the next one."""
+    with patch.dict(registry._parts), patch.dict(registry._options):
         yield
 
 

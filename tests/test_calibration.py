@@ -17,7 +17,7 @@ from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit
 from mogul.errors import ConfigError, DataError, FileError
 from mogul.fitted.calibration import Calibration
 from mogul.prediction import Prediction
-from mogul.storage.sealed import read_sealed, write_sealed
+from mogul.storage.container import read_sealed, write_sealed
 from mogul.training import Fitted
 from mogul.training.held_out import rows_at_random
 

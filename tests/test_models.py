@@ -1,7 +1,5 @@
 """Models by name: the compositions, their sizes and their starts."""
 
-from typing import get_args
-
 import pytest
 import torch
 from torch import Tensor
@@ -13,11 +11,11 @@ from mogul.errors import ConfigError
 from mogul.heads import BayesianMixing, ConstantNoise, Identity, Neural
 from mogul.means.linear import ZeroMean
 from mogul.models.model import Model
-from mogul.models.parts import NoiseName
 from mogul.nonlinearities import Erf, LeakyReLU, Quadrature
 from mogul.objective import Analytic, Elbo
 from mogul.priors import ConstantMean, IndependentGPs, LinearMean
 from mogul.priors.means import principal_directions
+from mogul.registry import names
 from mogul.training import Run, TrainingConfig
 
 both_models = pytest.mark.parametrize("name", ["mogp", "n-mogp"])
@@ -243,7 +241,7 @@ def test_a_model_is_changed_by_the_options_that_it_uses_and_by_no_other(name):
     assert without_use == models.unused_options(name)
 
 
-@pytest.mark.parametrize("noise", get_args(NoiseName))
+@pytest.mark.parametrize("noise", names("noise"))
 def test_a_noise_is_changed_by_the_options_that_it_uses_and_by_no_other(noise):
     plain = anatomy(build("mogp", x=points(12), noise=noise))
     options = {option: CHANGES[option] for option in ("num_noise_latents", "num_noise_inducing", "noise_rank")}

@@ -12,6 +12,7 @@ PACKAGE = Path(mogul.__file__).parent
 # In the order of imports; those in one line know nothing of each other.
 ROOMS = (
     {"errors", "_typing"},
+    {"registry"},
     {"core"},
     {"nonlinearities"},
     {"priors"},

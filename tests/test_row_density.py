@@ -13,7 +13,6 @@ from mogul.data import Batch, Dataset, Scaling, Standardiser
 from mogul.fitted.history import History
 from mogul.models import build
 from mogul.models.model import Model
-from mogul.models.parts import NoiseName
 from mogul.objective import row_log_predictive
 from mogul.prediction import Prediction, predict
 from mogul.prediction.row_density import HeadDensity
@@ -196,7 +195,7 @@ def test_models_are_chosen_by_what_outputs_share():
     data, held_out = Dataset(x, np.sin(2 * x) + 0.5 * shared + 0.05 * rng.standard_normal((80, 6))), np.arange(3, 80, 6)
     config = TrainingConfig(epochs=25, num_starts=1, batch_size=12, stopping=Stopping(patience=25))
 
-    def train(model: str, noise: NoiseName) -> Fitted:
+    def train(model: str, noise: str) -> Fitted:
         sizes = {"num_latents": 2, "num_inducing": 8}
         return fit(data, model=model, config=config, noise=noise, held_out=held_out, mean="paper", **sizes)
 

@@ -15,7 +15,7 @@ from safetensors.torch import save as raw_save
 
 from mogul.errors import FileError, MogulError
 from mogul.fitted.files import load, save
-from mogul.storage.sealed import read_sealed, write_sealed
+from mogul.storage.container import read_sealed, write_sealed
 from stored_models import trained
 
 

@@ -14,12 +14,12 @@ import torch
 import mogul
 from mogul import models
 from mogul.errors import FileError
+from mogul.fitted.blueprint import layouts_of
 from mogul.fitted.files import describe, load, load_with_extra, save
-from mogul.fitted.rebuild import layouts_of
 from mogul.nonlinearities import Erf, PolynomialErf, Quadrature
 from mogul.objective import Analytic, MonteCarlo
 from mogul.priors import CIQ, Cholesky
-from mogul.storage.sealed import FORMAT
+from mogul.storage.container import FORMAT
 from mogul.storage.settings import decode, encode
 from mogul.training import Blueprint, Fitted, FittedLatent, NaturalGradient, NoiseUpdate, Stopping, TrainingConfig, fit
 from small_models import sizes_of

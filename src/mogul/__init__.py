@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from mogul.fitted.files import load, save
     from mogul.objective import Analytic, Elbo, MonteCarlo
     from mogul.prediction import Prediction
+    from mogul.registry import (
+        register_kernel,
+        register_mean,
+        register_model,
+        register_noise,
+        register_nonlinearity,
+    )
     from mogul.training.fit import fit
 
 __version__ = "0.1.0"
@@ -39,6 +46,11 @@ __all__ = [
     "models",
     "nonlinearities",
     "plot",
+    "register_kernel",
+    "register_mean",
+    "register_model",
+    "register_noise",
+    "register_nonlinearity",
     "save",
 ]
 
@@ -57,6 +69,16 @@ _HOMES = {
     "TrainingConfig": "mogul.config",
     "fit": "mogul.training",
     "load": "mogul.fitted.files",
+    **dict.fromkeys(
+        (
+            "register_kernel",
+            "register_mean",
+            "register_model",
+            "register_noise",
+            "register_nonlinearity",
+        ),
+        "mogul.registry",
+    ),
     "save": "mogul.fitted.files",
 }
 _ROOMS = {"metrics", "models", "nonlinearities", "plot"}

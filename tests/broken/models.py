@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from broken.case import Case, fit, good, kind, pick
-from mogul.storage.sealed import read_sealed, write_sealed
+from mogul.storage.container import read_sealed, write_sealed
 
 # Model files: `model.mogul` is a good one, for inputs a, b and outputs u, v.
 

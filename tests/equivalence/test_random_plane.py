@@ -11,8 +11,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
 
 from mogul.data import Batch
-from mogul.fitted.pooled_predictor import PooledPredictor
-from mogul.fitted.predictor import Predictor
+from mogul.fitted.predictor import PooledPredictor, Predictor
 from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
 from mogul.means.linear import LinearOutputMean
 from mogul.means.plane import PlaneUncertainty, generalised_least_squares

@@ -1,7 +1,6 @@
 """Every noise on models of two kinds: observed inputs with hidden units, and latent inputs with a deep prior."""
 
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,13 +11,13 @@ from mogul import Dataset, TrainingConfig, fit, load
 from mogul.errors import ConfigError, UnknownNameError
 from mogul.means.linear import LinearOutputMean
 from mogul.models import build
-from mogul.models.parts import NoiseName
 from mogul.objective import Analytic, Balanced, Elbo, MonteCarlo, Objective, Predictive
 from mogul.prediction import predict
+from mogul.registry import names
 from mogul.training import NoiseUpdate, Step
 from small_models import NUM_OUTPUTS, NUM_ROWS, SIZES, sizes_of, small_batch, small_model, values_of_level_updates
 
-NOISES = get_args(NoiseName)
+NOISES = names("noise")
 NOISE_SIZES = {"num_noise_latents": 2, "num_noise_inducing": 5, "noise_rank": 1}
 each_noise = pytest.mark.parametrize("noise", NOISES)
 each_model = pytest.mark.parametrize("name", ["n-sbgprn", "dgp-lvm"])

@@ -23,7 +23,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from mogul.core.moments import Marginals
-from mogul.heads.laws import LogNormalLaw, NormalLaw
+from mogul.heads.noise.laws import LogNormalLaw, NormalLaw
 
 NUM_DRAWS = 200_000
 

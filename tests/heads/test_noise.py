@@ -9,7 +9,7 @@ from draws import normal
 from mogul.core.moments import Marginals
 from mogul.errors import ConfigError
 from mogul.heads import ConstantNoise, GPNoise, LowRankNoise, NetNoise, StudentTNoise
-from mogul.heads.laws import NormalLaw
+from mogul.heads.noise.laws import NormalLaw
 from mogul.priors import IndependentGPs, rbf
 
 NUM_POINTS, NUM_OUTPUTS = 2, 3

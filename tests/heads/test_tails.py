@@ -11,8 +11,8 @@ from scipy.special import gammaln, logsumexp
 
 from mogul.core.moments import Marginals
 from mogul.core.scale_mixture import LogScale
-from mogul.heads.heavy_tails import LogNormalStudentTLaw, StudentTLaw
-from mogul.heads.laws import LogNormalLaw, NormalLaw
+from mogul.heads.noise.laws import LogNormalLaw, NormalLaw
+from mogul.heads.noise.student_t import LogNormalStudentTLaw, StudentTLaw
 
 SCALES = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 14.0, 20.0, 30.0, 50.0, 100.0, 400.0, 1000.0, 5000.0])
 CENTER = -1.3

@@ -8,7 +8,7 @@ import torch
 from example_laws import NUM_OUTPUTS, OBSERVED, SIGNAL, Y, assert_same_law, law_of, make, with_and_without_floor
 
 from mogul.core.moments import Marginals
-from mogul.heads.laws import LogNormalLaw
+from mogul.heads.noise.laws import LogNormalLaw
 
 NUM_DRAWS = 200_000
 

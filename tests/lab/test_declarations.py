@@ -4,7 +4,7 @@ import csv
 import math
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from mogul.lab.experiments.lines import PAPER_METRICS, numbers, paper_name, publ
 from mogul.lab.experiments.lines import line as line_of
 from mogul.lab.experiments.protocol import fast, paper
 from mogul.models import build
-from mogul.models.parts import NoiseName
+from mogul.registry import names
 from small_jobs import small, small_arm, tasks
 
 SHARED = Path(__file__).parents[3] / "shared" / "paper"
@@ -84,16 +84,16 @@ def test_a_stand_in_never_stands_beside_the_papers_number(dataset: str) -> None:
 
 def test_a_model_on_a_plane_or_with_another_noise_is_not_the_papers() -> None:
     for line in experiment("regression").groups["all"]:
-        variants = line.variants(linear=True, noises=get_args(NoiseName))
+        variants = line.variants(linear=True, noises=names("noise"))
         labels = [each.label for each in variants]
-        assert len(set(labels)) == 2 * len(get_args(NoiseName))
+        assert len(set(labels)) == 2 * len(names("noise"))
         found = [label for label in labels if published("regression", "kuka", label, "ll")]
         assert found == [line.label]
 
 
 def test_the_noise_floor_is_the_one_the_model_is_built_with() -> None:
     x = torch.randn((20, 2), generator=torch.Generator().manual_seed(0))
-    for line in line_of("n-mogp").variants(linear=False, noises=get_args(NoiseName)):
+    for line in line_of("n-mogp").variants(linear=False, noises=names("noise")):
         model = build(line.model, x, 3, torch.Generator().manual_seed(0), num_inducing=5, **line.options)
         floor = float(model.head.noise.floor_var.max().sqrt())
         assert line.noise_floor == (f"sd {floor:g} of an output's scale" if floor else "none")

@@ -2,21 +2,21 @@
 
 import csv
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
+from mogul.heads.noise import noise_varies
 from mogul.lab.experiments.declarations import EXPERIMENTS
 from mogul.lab.experiments.lines import Line, Variant, line, mixed_line
-from mogul.models.parts import VARYING_NOISES, NoiseName
+from mogul.registry import names
 
 RESULTS = Path(__file__).parents[2] / "results"
 
 
 def departures(one: Line) -> list[Line]:
     """The line with every noise, with and without the linear mean, another objective and restarts."""
-    found = one.variants(linear=True, noises=get_args(NoiseName))
-    found += [each.maximising("balanced") for each in found if each.noise in VARYING_NOISES]
+    found = one.variants(linear=True, noises=names("noise"))
+    found += [each.maximising("balanced") for each in found if noise_varies(each.noise)]
     return found + [each.mixed(4) for each in found if one.can_be_linear]
 
 

@@ -4,7 +4,6 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 import torch
@@ -13,13 +12,14 @@ import mogul.lab.reproduce
 from mogul import cli
 from mogul.data import Dataset
 from mogul.errors import ConfigError, DataError, UnknownNameError
+from mogul.heads.noise import noise_varies
 from mogul.lab.baselines import BASELINES
 from mogul.lab.experiments import protocol
 from mogul.lab.experiments.declarations import EXPERIMENTS, experiment
 from mogul.lab.experiments.lines import Variant, line, mixed_line
 from mogul.lab.experiments.request import ExperimentRequest, SplitChoice
 from mogul.models import build
-from mogul.models.parts import VARYING_NOISES, NoiseName
+from mogul.registry import names
 from mogul.training.presets import preset as training_preset
 from small_jobs import small, small_arm, tasks
 
@@ -127,10 +127,10 @@ def test_balance_needs_noise_that_varies() -> None:
         tasks(small(experiment("regression")), models=("mogp+student-t-noise+balanced",))
 
 
-@pytest.mark.parametrize("noise", get_args(NoiseName))
-def test_it_is_known_which_noise_varies(noise: NoiseName) -> None:
+@pytest.mark.parametrize("noise", names("noise"))
+def test_it_is_known_which_noise_varies(noise: str) -> None:
     model = build("mogp", torch.randn(5, 2), 2, torch.Generator(), noise=noise, num_inducing=3, noise_rank=1)
-    assert model.head.noise.varies == (noise in VARYING_NOISES)
+    assert model.head.noise.varies == noise_varies(noise)
 
 
 def test_latent_inputs_are_not_mixed() -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mogul.priors._triangular import (
+from mogul.priors._fused import (
     lower_inverse,
     lower_of_outer,
     lower_times,

@@ -18,7 +18,7 @@ import mogul
 from mogul import Dataset, MultiOutputGPLVM, MultiOutputGPRegressor, TrainingConfig, fit
 from mogul.errors import ConfigError, FileError, MogulWarning, NumericalError
 from mogul.objective import MonteCarlo
-from mogul.storage.sealed import read_sealed, write_sealed
+from mogul.storage.container import read_sealed, write_sealed
 from mogul.training import Fitted, NaturalGradient, NoiseUpdate, Run, Stopping
 from mogul.training.checkpoint import FILE_NAME, Checkpoint, identity_of
 

@@ -14,7 +14,7 @@ import mogul.fitted.files
 from mogul import Dataset, TrainingConfig, fit
 from mogul.cli.show import show_file
 from mogul.errors import ConfigError, FitError, MogulWarning
-from mogul.fitted.choice import Choice
+from mogul.fitted.history import Choice
 from mogul.objective.updates import NoiseUpdate
 from mogul.training import Fitted, Run, Stopping
 from mogul.training.choice import NOISES, best_candidate

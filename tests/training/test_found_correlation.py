@@ -14,7 +14,7 @@ from mogul import Dataset, fit
 from mogul.cli.model_card import card_lines
 from mogul.cli.show import show_file
 from mogul.errors import FileError
-from mogul.storage.sealed import read_sealed, write_sealed
+from mogul.storage.container import read_sealed, write_sealed
 from mogul.training import Fitted
 from mogul.training.correlation import _left_out
 from mogul.training.exact_start import ExactStart

@@ -14,11 +14,10 @@ from mogul.data.sources.columns import ON_COMMAND_LINE, Columns
 from mogul.data.sources.formats import read_table
 from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, DataError
-from mogul.fitted.choice import Choice
 from mogul.fitted.fitted import Fitted
+from mogul.fitted.history import Choice
 from mogul.fitted.mixture import FittedMixture
-from mogul.models.families import AUTO, is_latent
-from mogul.models.parts import FROM_RESIDUALS
+from mogul.models.families import AUTO, FROM_RESIDUALS, is_latent
 from mogul.objective import ObjectiveName
 from mogul.training.held_out import HELD_OUT_SHARE, rows_of_some_groups
 

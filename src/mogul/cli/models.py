@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from mogul import registry
 from mogul.cli.options import (
     Data,
     Epochs,
@@ -82,7 +83,7 @@ def fit(
     noise: Annotated[
         str | None,
         typer.Option(
-            help="Kind of noise: constant, net, gp, student-t, gp-student-t, low-rank; residuals (the default) for "
+            help=f"Kind of noise: {', '.join(registry.names('noise'))}; residuals (the default) for "
             "what residuals of rows left out ask for; or auto for the best of gp, constant and "
             "student-t on rows held out."
         ),

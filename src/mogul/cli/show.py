@@ -10,8 +10,7 @@ from safetensors import SafetensorError, safe_open
 
 from mogul.errors import FileError
 from mogul.models.families import mixture
-from mogul.storage.migrations import choice_of_today
-from mogul.storage.seal import read_header
+from mogul.storage.container import choice_of_today, read_header
 
 _EPOCH = ("start", "elbo", "learning_rate")
 _GROUPS, _LOADINGS = "calibration.groups", "model.head.correlation.loadings"  # as `mogul.fitted.files` calls them

@@ -1,5 +1,6 @@
 """Many outputs from inputs, as a scikit-learn regressor."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from os import PathLike
@@ -14,11 +15,14 @@ from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, unknown_name
 from mogul.estimators.base import BUILDING, TRAINING, seed_of
 from mogul.estimators.predictions import Container, PredictsOutputs
-from mogul.fitted.choice import Choice
 from mogul.fitted.fitted import Fitted
+from mogul.fitted.history import Choice
 from mogul.models.families import is_latent
+from mogul.models.model import Model
+from mogul.models.parts import Parts
 from mogul.nonlinearities import Nonlinearity
 from mogul.objective import ObjectiveName
+from mogul.registry import model_name
 from mogul.training.more import train_more
 from mogul.training.rows import Rows
 from mogul.training.task import MeanChoice
@@ -98,7 +102,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
 
     def __init__(
         self,
-        model: str | None = None,
+        model: str | Callable[[Parts], Model] | None = None,
         *,
         preset: str | None = None,
         config: TrainingConfig | None = None,
@@ -179,11 +183,12 @@ class MultiOutputGPRegressor(PredictsOutputs):
         epochs: Any = None,
         **saving: Any,
     ) -> "MultiOutputGPRegressor":
-        if self.model is not None and is_latent(self.model):
-            raise ConfigError(f"model must have observed inputs; {self.model} has latent ones. Use MultiOutputGPLVM.")
+        model = model_name(self.model)
+        if model is not None and is_latent(model):
+            raise ConfigError(f"model must have observed inputs; {model} has latent ones. Use MultiOutputGPLVM.")
         self._seed = seed_of(self.random_state)
         request = self._request(
-            self.model,
+            model,
             mean=self.mean,
             settings={} if epochs is None else {"epochs": epochs},
             validation=share_of(validation),

@@ -1,11 +1,27 @@
-"""What a model was built from, so that it can be built again."""
+"""Blueprints: what a model was built from, and how it is built again from that and its tensors, without data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from mogul import models, registry
 from mogul.config import Precision, TrainingConfig
+from mogul.errors import FileError
+from mogul.heads import NoiseCorrelation
+from mogul.means.linear import LinearOutputMean
+from mogul.means.plane import PlaneUncertainty
+from mogul.models.inputs import Latent
+from mogul.models.model import Model
+from mogul.models.parts import stored_layers
 from mogul.priors import Solver
+
+Layouts = dict[str, list[int]]
+
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
@@ -43,3 +59,113 @@ class Blueprint:
     def solved_by(self, solver: Solver | None) -> "Blueprint":
         """The same with another solver, if there is one."""
         return self if solver is None else replace(self, options={**self.options, "solver": solver})
+
+
+def layouts_of(state: dict[str, Tensor]) -> Layouts:
+    """The order in memory of the axes of those tensors where it is not the usual one.
+
+    A matrix product rounds differently for a transposed layout: without it, predictions would differ in the last bit.
+
+    >>> layouts_of({"a": torch.zeros(2, 3), "b": torch.zeros(2, 3).T})
+    {'b': [1, 0]}
+    """
+    others = {name: tensor for name, tensor in state.items() if not tensor.is_contiguous()}
+    return {name: _axes_by_stride(tensor.stride()) for name, tensor in others.items()}
+
+
+def _axes_by_stride(strides: tuple[int, ...]) -> list[int]:
+    return sorted(range(len(strides)), key=lambda axis: -strides[axis])
+
+
+def rebuilt(blueprint: Blueprint, state: dict[str, Tensor], layouts: Layouts) -> Model:
+    """The model with these numbers, in the mode for predictions.
+
+    It is built on a stand-in for the inputs; sizes come from the tensors, since there may be fewer inducing points than
+    were asked for, and since a file's word about a size must not take memory.
+    """
+    name = models.Name.parse(blueprint.model)
+    sizes = _sizes(state)
+    inducing = [count for _, count in stored_layers(state)]
+    inducing += [sizes[option] for option, known in registry.options().items() if known.rows and option in sizes]
+    num_rows = max([1, *inducing])
+    _require_covered(sizes, num_rows, blueprint, state)
+    rows = torch.arange(num_rows, dtype=_DTYPES[blueprint.precision]) / num_rows
+    stand_in = rows.unsqueeze(-1).repeat(1, blueprint.num_inputs)
+    options = {**blueprint.options, **sizes, "output_mean": _output_mean(state)}
+    model = models.build(blueprint.model, stand_in, blueprint.num_outputs, torch.Generator().manual_seed(0), **options)
+    if name.latent:
+        model.inputs = Latent(state["inputs.mean"])
+    if "head.correlation.loadings" in state:
+        model.head.correlation = _correlation(state["head.correlation.loadings"], blueprint.num_outputs)
+    _require_same_kinds(model, state)
+    laid_out = {label: _laid_out(tensor, layouts.get(label)) for label, tensor in state.items()}
+    model.load_state_dict(laid_out, assign=True)
+    return model.eval()
+
+
+def _sizes(state: dict[str, Tensor]) -> dict[str, Any]:
+    """The options of `build` that its tensors decide."""
+    found = {option: known.read_back(state) for option, known in registry.options().items()}
+    return {option: value for option, value in found.items() if value is not None}
+
+
+def _require_covered(sizes: dict[str, Any], num_rows: int, blueprint: Blueprint, state: dict[str, Tensor]) -> None:
+    """No part of the model needs more numbers than the file holds: sizes come from shapes, which may be of nothing."""
+    layers = stored_layers(state)
+    needed = [num_latents * count**2 for num_latents, count in layers]
+    needed += [below * count * num_latents for (below, _), (num_latents, count) in pairwise(layers)]
+    needed += [num_latents * sizes.get("num_sites", 0) for num_latents, _ in layers[:-1]]
+    if layers:
+        num_features = sizes.get("num_hidden", layers[-1][0])
+        needed += [blueprint.num_outputs * num_features, num_features * layers[-1][0]]
+        needed += [blueprint.num_inputs * num_rows]
+    known = registry.options()
+    full = {**sizes, "num_outputs": blueprint.num_outputs}
+    needed += [count(full) for option in sizes if (count := known[option].numbers) is not None]
+    stored = sum(tensor.numel() for tensor in state.values())
+    if max(needed, default=0) > stored:
+        raise FileError(
+            f"A model must not need more numbers than its file holds; one part needs {max(needed):,} of {stored:,}. "
+            "Do not trust this file."
+        )
+
+
+def _require_same_kinds(model: Model, state: dict[str, Tensor]) -> None:
+    for label, tensor in model.state_dict().items():
+        if label in state and state[label].dtype != tensor.dtype:
+            raise FileError(
+                f"Tensors must have the model's precision; {label} has {state[label].dtype} for {tensor.dtype}. "
+                "Do not trust this file."
+            )
+
+
+def _correlation(loadings: Tensor, num_outputs: int) -> NoiseCorrelation:
+    if loadings.dim() != 2 or len(loadings) != num_outputs:
+        raise FileError(
+            f"Loadings of the noise must have a row for each of {num_outputs} outputs; got {tuple(loadings.shape)}. "
+            "Do not trust this file."
+        )
+    return NoiseCorrelation(loadings)
+
+
+def _output_mean(state: dict[str, Tensor]) -> LinearOutputMean | None:
+    if "mean.weights" not in state:
+        return None
+    return LinearOutputMean(
+        state["mean.weights"], state["mean.bias"], state["mean.scale"], uncertainty=_plane_uncertainty(state)
+    )
+
+
+def _plane_uncertainty(state: dict[str, Tensor]) -> PlaneUncertainty | None:
+    """As it is in the file, each tensor as large as it is there; files of old have none."""
+    if "mean.uncertainty.root" not in state:
+        return None
+    parts = ("rows", "lengthscale", "coefficients", "root")
+    return PlaneUncertainty(*(state[f"mean.uncertainty.{part}"] for part in parts))
+
+
+def _laid_out(tensor: Tensor, order: list[int] | None) -> Tensor:
+    if order is None:
+        return tensor
+    inverse = sorted(range(len(order)), key=lambda axis: order[axis])
+    return tensor.permute(order).contiguous().permute(inverse)

@@ -14,17 +14,13 @@ import torch
 from torch import Tensor
 
 from mogul.data import Batch, Scaling, Standardiser
-from mogul.errors import FileError, MogulError
-from mogul.fitted.blueprint import Blueprint
+from mogul.errors import FileError, MogulError, UnknownNameError
+from mogul.fitted.blueprint import Blueprint, Layouts, layouts_of, rebuilt
 from mogul.fitted.calibration import Calibration
-from mogul.fitted.choice import Candidate, Choice
 from mogul.fitted.fitted import Fitted, FittedLatent
-from mogul.fitted.history import EpochRecord, History
+from mogul.fitted.history import Candidate, Choice, EpochRecord, History
 from mogul.fitted.mixture import FittedMixture
-from mogul.fitted.rebuild import Layouts, layouts_of, rebuilt
-from mogul.storage.migrations import choice_of_today
-from mogul.storage.seal import read_header
-from mogul.storage.sealed import read_sealed, write_sealed
+from mogul.storage.container import choice_of_today, read_header, read_sealed, write_sealed
 from mogul.storage.settings import decode, encode
 
 Header = dict[str, Any]
@@ -249,6 +245,8 @@ def _described_by(header: Header, path: str | PathLike[str]) -> Iterator[None]:
     except (MogulError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         written_by = header.get("versions")
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        if isinstance(error, UnknownNameError):
+            reason += ". A part that a module of yours registers must be imported before its file is loaded"
         raise FileError(
             f"A model file must describe a model that mogul {version('mogul')} knows; {path} does not: {reason}. "
             f"Written with {written_by}: use those versions, or fit the model again."

@@ -18,11 +18,9 @@ from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, require_positive
 from mogul.fitted.blueprint import Blueprint
 from mogul.fitted.calibration import Calibration
-from mogul.fitted.choice import Choice
-from mogul.fitted.history import History
+from mogul.fitted.history import Choice, History
 from mogul.fitted.latent import importance_weighted_bound, infer_inputs
-from mogul.fitted.pooled_predictor import PooledPredictor
-from mogul.fitted.predictor import FittedPredictor, Predictor
+from mogul.fitted.predictor import FittedPredictor, PooledPredictor, Predictor
 from mogul.metrics import FEW_OUTER, NUM_INNER, NUM_OUTER, Scores, score
 from mogul.models.inputs import Latent
 from mogul.models.model import Model

@@ -12,8 +12,7 @@ from jaxtyping import Float
 from mogul._typing import Array
 from mogul.errors import FitError, MogulWarning
 from mogul.fitted.fitted import Fitted
-from mogul.fitted.pooled_predictor import PooledPredictor
-from mogul.fitted.predictor import Predictor
+from mogul.fitted.predictor import PooledPredictor, Predictor
 from mogul.models.families import mixture
 from mogul.prediction import Prediction
 

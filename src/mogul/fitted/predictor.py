@@ -1,9 +1,9 @@
 """A frozen predictor: mean, standard deviation and Jacobian, for one row or a million, without a graph or a state."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,16 +16,13 @@ from mogul.data import Scaling
 from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
 from mogul.errors import ConfigError, ShapeError, require_natural, require_positive
 from mogul.heads import BayesianMixing
-from mogul.heads._frozen import FrozenMixing
+from mogul.heads.mixing import FrozenMixing
 from mogul.means.plane import FrozenPlaneUncertainty, PlaneUncertainty
 from mogul.models.inputs import Observed
 from mogul.models.model import Model
 from mogul.nonlinearities import Nonlinearity
 from mogul.priors import DeepGPs, IndependentGPs
 from mogul.priors._frozen import FrozenDeep, FrozenGPs
-
-if TYPE_CHECKING:
-    from mogul.fitted.pooled_predictor import PooledPredictor
 
 # How many numbers a chunk may hold in its largest tensor: 6 MB in float32, which caches still hold. Rows per second of
 # a MOGP with 7 × 400 inducing variables: 26,000 at 4 million, 40,000 at 2, 38,000 at 1, 27,000 at a quarter.
@@ -283,3 +280,32 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 def _numpy(values: Tensor) -> Array:
     return values.double().cpu().numpy()
+
+
+class PooledPredictor(nn.Module):
+    """Mean, standard deviation and Jacobian of a mixture with equal weights, from those of its members.
+
+    Var = mean of the members' variances + variance of their means.
+    """
+
+    def __init__(self, members: Sequence[Predictor]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def mean_std(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N P"]]:
+        """Mean and standard deviation of the outputs, noise included."""
+        each = [member.mean_std(x) for member in self._predictors()]
+        means, stds = torch.stack([mean for mean, _ in each]), torch.stack([std for _, std in each])
+        var = stds.square().mean(0) + means.var(0, correction=0)
+        return means.mean(0), var.sqrt()
+
+    def mean(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N P"]:
+        """Mean of the outputs."""
+        return torch.stack([member.mean(x) for member in self._predictors()]).mean(0)
+
+    def jacobian(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N P D"]:
+        """∂mean/∂x."""
+        return torch.stack([member.jacobian(x) for member in self._predictors()]).mean(0)
+
+    def _predictors(self) -> list[Predictor]:
+        return [member for member in self.members if isinstance(member, Predictor)]

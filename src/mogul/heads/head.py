@@ -7,11 +7,11 @@ from torch import Tensor, nn
 from mogul.core.joint import Independent
 from mogul.core.moments import FeatureMoments, Marginals
 from mogul.errors import ShapeError
-from mogul.heads.correlation import NoiseCorrelation
 from mogul.heads.features import Features
-from mogul.heads.laws import NoiseLaw
 from mogul.heads.mixing import Mixing
 from mogul.heads.noise import Noise
+from mogul.heads.noise.correlation import NoiseCorrelation
+from mogul.heads.noise.laws import NoiseLaw
 
 
 class Head(nn.Module):

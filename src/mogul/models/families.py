@@ -1,36 +1,50 @@
-"""The paper's families of models by name, and its choices for each: all that is known of a model before it is built.
+"""Names of models, taken apart, and the recipe of each: all that is known of a model before it is built.
 
-A model's name is one of seven families, with `dk-` before it for deep kernels and `-lvm` behind it for latent inputs.
-Several names with `+` between them stand for a mixture of these models.
+A model's name is that of a registered family, with `dk-` before it for deep kernels and `-lvm` behind it for latent
+inputs. Several names with `+` between them are a mixture of these models.
 Nothing heavy is imported here: names can be listed and checked at once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from mogul import registry
 from mogul.errors import ConfigError, unknown_name
 
-# In place of a name, of a model or of a kind of noise: rows that are held out choose.
+# In place of a name, of a model or of a kind of noise: validation rows choose.
 AUTO = "auto"
+# In place of a kind of noise: the one that residuals of exact GPs ask for.
+FROM_RESIDUALS = "residuals"
 _AND = "+"
-# A step of a GPRN takes as long as one of an N-SBGPRN up to so many outputs; with 50 three times, with 100 seven times.
-_MOST_GPRN_OUTPUTS = 20
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A family of models: what it is, where it comes from, and the paper's choices for it."""
+    """A family of models: what it is, where it comes from, and its defaults. Those of the paper are its choices.
+
+    Args:
+        description: a line that says what it is.
+        equation: its label in the paper, if it is one of the paper's.
+        nonlinearity: of its hidden units.
+        latent_nonlinearity: the same with latent inputs.
+        hidden_per_output: hidden units for each output.
+        latent_hidden: hidden units with latent inputs.
+        num_inducing: inducing points.
+        num_samples: draws per expectation in the paper's training; None is closed-form.
+        deep: whether its prior has several layers.
+        most_outputs: automatic selection tries it for at most this number of outputs.
+    """
 
     description: str
-    equation: str
+    equation: str = ""
     nonlinearity: str = "leaky"
     latent_nonlinearity: str = "leaky"
     hidden_per_output: int = 2
     latent_hidden: int = 14
     num_inducing: int = 400
-    num_samples: int | None = 250  # draws per expectation in the paper's training; None: closed-form
+    num_samples: int | None = 250
     deep: bool = False
-    parts: tuple[str, ...] = ("bayesian mixing",)  # those with options of their own
+    most_outputs: int | None = None
 
     @property
     def inner_samples(self) -> int:
@@ -48,38 +62,23 @@ class Recipe:
         return 20 if self.deep else 0
 
 
-_NEURAL, _DEEP = ("hidden units", "bayesian mixing"), ("deep gps", "bayesian mixing")
-FAMILIES: dict[str, Recipe] = {
-    "mogp": Recipe("Multi-output GP: a matrix mixes L GPs.", "mogp"),
-    "gprn": Recipe(
-        "GP regression network: the matrix is itself made of GPs, and f has white noise.",
-        "gprn",
-        num_inducing=100,
-        num_samples=None,
-        parts=("gp mixing",),
-    ),
-    "dgp": Recipe("Deep GP: a matrix mixes a second layer of GPs.", "dgp", num_samples=5, deep=True, parts=_DEEP),
-    "sbgprn": Recipe("Semi-Bayesian GPRN: the matrix is a neural net's.", "sbgprn", parts=("net mixing",)),
-    "n-mogp": Recipe(
-        "Neural MOGP: hidden units between the GPs and the matrix.", "nmogp", nonlinearity="sherf", parts=_NEURAL
-    ),
-    "n-sbgprn": Recipe(
-        "Neural SBGPRN: hidden units between the GPs and the net's matrix.",
-        "nsbgprn",
-        latent_nonlinearity="relu",
-        hidden_per_output=1,
-        latent_hidden=7,
-        parts=("hidden units", "net mixing"),
-    ),
-    "n-dgp": Recipe(
-        "Neural DGP: hidden units on top of the second layer of GPs.",
-        "ndgp",
-        nonlinearity="erf",
-        num_samples=5,
-        deep=True,
-        parts=(*_NEURAL, "deep gps"),
-    ),
-}
+class _Families(Mapping[str, Recipe]):
+    """The recipes of the registered models, by name."""
+
+    def __getitem__(self, name: str) -> Recipe:
+        if name not in registry.names("model"):
+            raise KeyError(name)
+        part = registry.get("model", name)
+        return Recipe(part.help, **part.settings)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(registry.names("model"))
+
+    def __len__(self) -> int:
+        return len(registry.names("model"))
+
+
+FAMILIES: Mapping[str, Recipe] = _Families()
 
 
 @dataclass(frozen=True)
@@ -139,12 +138,13 @@ def require_model(model: object) -> None:
 
 
 def suits(model: str, num_outputs: int) -> bool:
-    """Whether a model can be tried on so many outputs when nobody asked for it: a GPRN has a GP for each of their L P.
+    """Whether automatic selection may try this model for P outputs.
 
     >>> suits("gprn", 20), suits("gprn", 21), suits("mogp", 1000)
     (True, False, True)
     """
-    return Name.parse(model).family != "gprn" or num_outputs <= _MOST_GPRN_OUTPUTS
+    most = Name.parse(model).recipe.most_outputs
+    return most is None or num_outputs <= most
 
 
 def is_latent(model: str) -> bool:

@@ -1,118 +1,217 @@
-"""The parts that models are composed of, in the sizes asked for, each at its random start."""
+"""Parts of models: each method of `Parts` builds one, at its random start, and reads the options that it has.
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+An option is declared beside the method that reads it, with its default, its check and its help. What no part of a
+model reads is an option that the model has no use for.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from functools import lru_cache
+from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel
 from jaxtyping import Float
 from torch import Tensor
 
-from mogul.heads import (
-    NOISE_FLOOR,
-    BayesianMixing,
-    ConstantNoise,
-    CorrelatedMixing,
-    Features,
-    GPMixing,
-    GPNoise,
-    GPStudentTNoise,
-    Head,
-    LowRankNoise,
-    Mixing,
-    NetMixing,
-    NetNoise,
-    Neural,
-    Noise,
-    StudentTNoise,
-)
+from mogul import nonlinearities, registry
+from mogul.errors import ConfigError, require_positive, unknown_name
+from mogul.heads import BayesianMixing, CorrelatedMixing, Features, GPMixing, Head, Identity, Mixing, NetMixing, Neural
+from mogul.heads.noise import Noise
+from mogul.means.linear import OutputMean
+from mogul.models.families import FAMILIES, FROM_RESIDUALS, Name
 from mogul.models.inputs import Inputs, Latent, Observed
+from mogul.models.model import Model
 from mogul.nonlinearities import Nonlinearity
 from mogul.priors import (
     ConstantMean,
     DeepGPs,
     DeepKernel,
     IndependentGPs,
-    MeanName,
+    Prior,
     Sites,
     Solver,
+    kernel_by_name,
     kmeans,
     mean_by_name,
     own_kernel,
     randomise,
     rbf,
 )
+from mogul.registry import Option, declare, positive
 
-FROM_RESIDUALS = "residuals"  # in place of a name: the kind that residuals of exact GPs ask for
-NoiseName = Literal["constant", "net", "gp", "student-t", "gp-student-t", "low-rank"]
-NoiseChoice = NoiseName | Literal["residuals"]
-VARYING_NOISES: tuple[NoiseName, ...] = ("net", "gp", "gp-student-t")  # those that depend on the input: `Noise.varies`
+# Section 5.4: latent dimension, GPs and inducing points of every model with latent inputs.
+LATENT_INPUTS, LATENT_GPS, LATENT_INDUCING = 4, 4, 200
+SITES = 8
+# What residuals may choose has the options of this.
+_LARGEST_NOISE = "gp-student-t"
+_Tensors = Mapping[str, Tensor]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Everything a composition needs: where inputs are or start, sizes, choices, the generator of the random start."""
+def stored_layers(tensors: _Tensors) -> list[tuple[int, int]]:
+    """GPs and inducing points of each layer of a prior, by its tensors; none where they are not those of ours."""
+    count = len({label.split(".")[2] for label in tensors if label.startswith("prior.layers.")})
+    labels = [f"prior.layers.{number}.variational_mean" for number in range(count)] or ["prior.variational_mean"]
+    shapes = [tensors[label].shape for label in labels if label in tensors]
+    return [(rows, columns) for rows, columns in shapes]
 
-    x: Float[Tensor, "N D"]
-    num_outputs: int
-    num_latents: int
-    layers: tuple[tuple[int, int], ...]
-    num_sites: int | None
-    num_hidden: int
-    num_inducing: int
-    num_mixing_inducing: int
-    nonlinearity: Nonlinearity
-    deep_kernel: bool
-    latent: bool
-    inner_mean: MeanName | None
-    dropout: float
-    correlated_mixing: bool
-    solver: Solver | None
-    latent_mean: MeanName | None
-    given_kernel: Kernel | None
-    given_points: Float[Tensor, "M D"] | None
-    noise: NoiseName
-    noise_floor: float | None
-    num_noise_latents: int
-    num_noise_inducing: int
-    noise_rank: int
-    output_scale: Float[Tensor, "P"]  # the units of the head
-    generator: torch.Generator
+
+def _first_layer(tensors: _Tensors) -> tuple[int, int] | tuple[None, None]:
+    return next(iter(stored_layers(tensors)), (None, None))
+
+
+def _check_nonlinearity(name: str, value: object) -> None:
+    if not isinstance(value, Nonlinearity):
+        nonlinearities.by_name(value)
+
+
+def _check_noise(name: str, value: object) -> None:
+    registry.get("noise", value)
+
+
+def _check_floor(name: str, floor: float) -> None:
+    if not 0 <= floor < math.inf:
+        raise ConfigError(f"noise_floor must be 0 or more; got {floor}. 1e-4 is a share of an output's scale.")
+
+
+def _check_layers(name: str, layers: Sequence[tuple[int, int]]) -> None:
+    for number, (num_latents, num_inducing) in enumerate(layers, start=1):
+        require_positive(**{f"GPs of layer {number}": num_latents, f"inducing points of layer {number}": num_inducing})
+
+
+class Parts:
+    """What a model is composed of: a function of these that gives a `Model` is a model.
+
+    Args:
+        x: standardised training inputs, or where latent ones start.
+        num_outputs: the number P of outputs.
+        generator: draws the random start.
+        name: of the model: whether its inputs are latent and its kernel deep, and its recipe.
+        options: those given, checked.
+
+    Example:
+        >>> parts = Parts(torch.randn(20, 3), 2, torch.Generator(), Name.parse("mogp"), {"num_latents": 4})
+        >>> parts.gps("zero").num_latents, sorted(parts.read)[-2:]
+        (4, ['num_latents', 'solver'])
+    """
+
+    def __init__(
+        self,
+        x: Float[Tensor, "N D"],
+        num_outputs: int,
+        generator: torch.Generator,
+        name: Name,
+        options: Mapping[str, Any],
+    ) -> None:
+        self.x = x
+        self.num_outputs = num_outputs
+        self.generator = generator
+        self.latent, self.deep_kernel, self.recipe = name.latent, name.deep_kernel, name.recipe
+        self.read: set[str] = set()  # options that some part has asked for
+        self._given = options
+        known = registry.options()
+        for option, value in options.items():
+            if option not in known:
+                raise unknown_name("option", option, known)
+            check = known[option].check
+            if value is not None and check is not None:
+                check(option, value)
+        self._known = known
+
+    def option(self, name: str) -> Any:
+        """The value of an option: the one given, or else its default."""
+        self.read.add(name)
+        if (given := self._given.get(name)) is not None:
+            return given
+        default = self._known[name].default
+        return default(self) if callable(default) else default
+
+    def model(self, prior: Prior, features: Features, mixing: Mixing) -> Model:
+        """The whole, with the inputs and the noise that were asked for: y = M(x) h(F(x)) + noise."""
+        return Model(self.inputs(), prior, Head(features, mixing, self.noise()))
 
     def inputs(self) -> Inputs:
         """Given inputs, or latent ones that start at x."""
         return Latent(self.x) if self.latent else Observed()
 
+    @property
+    @declare(
+        num_latents=Option(
+            "The number L of GPs; ⌈P/2⌉, or 4 with latent inputs.",
+            lambda parts: LATENT_GPS if parts.latent else math.ceil(parts.num_outputs / 2),
+            positive,
+            stored=lambda tensors: _first_layer(tensors)[0],
+        )
+    )
+    def num_latents(self) -> int:
+        """The number L of GPs."""
+        return int(self.option("num_latents"))
+
     def kernel(self, num_latents: int | None) -> Kernel:
         """An RBF on the inputs, deep if wished; one lengthscale per input, or one for all latent inputs."""
         return self._warped(rbf(self.x.shape[1], num_latents, ard=not self.latent))
 
+    @declare(
+        kernel=Option(
+            "The name of a registered kernel, or any GPyTorch kernel on standardised inputs, with its priors and "
+            "constraints, in place of the RBF of the latent GPs: of batch shape (L,), or () to share one among them. "
+            "Further layers of a deep model, and gprn's mixing GPs, keep their own."
+        )
+    )
     def latent_kernel(self, num_latents: int) -> Kernel:
         """Of the GPs on the inputs: a copy of the one given, for each start its own; else an RBF."""
-        if self.given_kernel is None:
+        given = self.option("kernel")
+        if given is None:
             return self.kernel(num_latents)
-        return self._warped(own_kernel(self.given_kernel, self.x))
+        if isinstance(given, str):
+            given = kernel_by_name(given, self.x.shape[1], num_latents)
+        return self._warped(own_kernel(given, self.x))
 
     def _warped(self, kernel: Kernel) -> Kernel:
         return DeepKernel(kernel, self.x.shape[1], self.generator) if self.deep_kernel else kernel
 
-    def gps(self, mean: MeanName, white_noise: float | None = None) -> IndependentGPs:
-        """L sparse GPs on the inputs, with k-means inducing points, at a random start; `mean` is the paper's."""
-        return self._first_layer(self.num_latents, self.num_inducing, self.latent_mean or mean, white_noise)
+    @declare(
+        num_inducing=Option(
+            "The number M of inducing points; 400, 100 for gprn, 200 with latent inputs.",
+            lambda parts: LATENT_INDUCING if parts.latent else parts.recipe.num_inducing,
+            positive,
+            stored=lambda tensors: _first_layer(tensors)[1],
+            rows=True,
+        ),
+        latent_mean=Option(
+            "Mean functions of the latent GPs: zero, constant or linear; the paper's choice for each model by default."
+        ),
+    )
+    def gps(self, mean: str, white_noise: float | None = None) -> IndependentGPs:
+        """L sparse GPs on the inputs, with k-means inducing points, at a random start; `mean` is the default."""
+        mean = self.option("latent_mean") or mean
+        return self._gps_on_inputs(self.num_latents, self.option("num_inducing"), mean, white_noise)
 
-    def _first_layer(
-        self, num_latents: int, num_inducing: int, mean: MeanName, white_noise: float | None = None
+    @declare(
+        inducing_points=Option(
+            "Where those of the latent GPs start, in place of centres by k-means; of a deep model, those of its first "
+            "layer."
+        ),
+        solver=Option("How K_zz^{-1/2} is applied; Cholesky by default."),
+    )
+    def _gps_on_inputs(
+        self, num_latents: int, num_inducing: int, mean: str, white_noise: float | None = None
     ) -> IndependentGPs:
-        given = self.given_points
+        given: Tensor | None = self.option("inducing_points")
         points = kmeans(self.x, num_inducing, self.generator) if given is None else given.to(self.x)
         kernel = self.latent_kernel(num_latents)
         start = mean_by_name(mean, self.x, num_latents)
-        gps = IndependentGPs(kernel, points, num_latents, mean=start, white_noise=white_noise, solver=self.solver)
+        gps = IndependentGPs(kernel, points, num_latents, mean=start, white_noise=white_noise, solver=self._solver)
         return randomise(gps, self.generator, spread=0.1, scale=0.1)
 
+    @property
+    def _solver(self) -> Solver | None:
+        solver: Solver | None = self.option("solver")
+        return solver
+
     def _next_layer(
-        self, below: Float[Tensor, "N E"], num_latents: int, num_inducing: int, mean: MeanName
+        self, below: Float[Tensor, "N E"], num_latents: int, num_inducing: int, mean: str
     ) -> IndependentGPs:
         """GPs with inducing points of their own, which start at random: what they live on is not known yet.
 
@@ -122,92 +221,239 @@ class Plan:
         points = torch.randn((num_latents, num_inducing, num_inputs), generator=self.generator).to(self.x)
         kernel = rbf(num_inputs, num_latents, ard=not self.latent)
         start = mean_by_name(mean, below, num_latents)
-        gps = IndependentGPs(kernel, points, num_latents, mean=start, solver=self.solver)
+        gps = IndependentGPs(kernel, points, num_latents, mean=start, solver=self._solver)
         return randomise(gps, self.generator, spread=0.1, scale=0.1)
 
-    def deep_gps(self, mean: MeanName) -> DeepGPs:
-        """Two layers, or as many as were asked for, by draws of the inner ones or at learnt sites."""
-        outer = self.latent_mean or mean
-        means = [self.inner_mean or outer] * (len(self.layers) - 1) + [outer]
-        layers = [self._first_layer(*self.layers[0], means[0])]
-        below = layers[0].mean(self.x).detach()
-        for (num_latents, num_inducing), chosen in zip(self.layers[1:], means[1:], strict=True):
-            layers.append(self._next_layer(below, num_latents, num_inducing, chosen))
-            below = layers[-1].mean(below).detach()
-        if self.num_sites is None:
-            return DeepGPs(*layers)
-        inner = [num_latents for num_latents, _ in self.layers[:-1]]
-        return DeepGPs(*layers, inner=Sites(self.num_sites, inner, self.generator))
+    @property
+    @declare(
+        num_top_latents=Option(
+            "The number L′ of GPs in the second layer of a deep model; ⌈3P/4⌉.",
+            lambda parts: math.ceil(3 * parts.num_outputs / 4),
+            positive,
+        ),
+        num_top_inducing=Option("The number of inducing points of that layer.", 100, positive),
+        layers=Option(
+            "GPs and inducing points of each layer of a deep model, first to last, for any depth; by default the two "
+            "layers that the four sizes above describe.",
+            None,
+            _check_layers,
+            stored=lambda tensors: stored_layers(tensors) if len(stored_layers(tensors)) > 1 else None,
+        ),
+    )
+    def layers(self) -> tuple[tuple[int, int], ...]:
+        """GPs and inducing points of each layer."""
+        if (given := self.option("layers")) is not None:
+            return tuple(given)
+        top = self.option("num_top_latents"), self.option("num_top_inducing")
+        return (self.num_latents, self.option("num_inducing")), top
 
     @property
     def num_top_latents(self) -> int:
         """GPs in the last layer of a deep model."""
         return self.layers[-1][0]
 
-    def hidden_units(self, num_latents: int) -> Neural:
-        """H hidden units on top of latent functions."""
-        return Neural(self.nonlinearity, num_latents, self.num_hidden, self.generator)
+    @declare(
+        inner_mean=Option("Mean function of all layers of a deep model but the last; by default the last one's."),
+        num_sites=Option(
+            "Learnt quadrature sites in place of draws of a deep model's inner layers, for training by predictive log "
+            "likelihood (`TrainingConfig.objective`); None draws them.",
+            None,
+            positive,
+            stored=("prior.inner.logits", 0),
+        ),
+    )
+    def deep_gps(self, mean: str) -> DeepGPs:
+        """Two layers, or those asked for, by draws of the inner ones or at learnt sites."""
+        outer = self.option("latent_mean") or mean
+        means = [self.option("inner_mean") or outer] * (len(self.layers) - 1) + [outer]
+        layers = [self._gps_on_inputs(*self.layers[0], means[0])]
+        below = layers[0].mean(self.x).detach()
+        for (num_latents, num_inducing), chosen in zip(self.layers[1:], means[1:], strict=True):
+            layers.append(self._next_layer(below, num_latents, num_inducing, chosen))
+            below = layers[-1].mean(below).detach()
+        num_sites = self.option("num_sites")
+        if num_sites is None:
+            return DeepGPs(*layers)
+        inner = [num_latents for num_latents, _ in self.layers[:-1]]
+        return DeepGPs(*layers, inner=Sites(num_sites, inner, self.generator))
 
+    def identity(self, num_latents: int | None = None) -> Identity:
+        """The latent functions themselves."""
+        return Identity(self.num_latents if num_latents is None else num_latents)
+
+    @declare(
+        num_hidden=Option(
+            "The number H of hidden units; 2P, or P for n-sbgprn; 14 and 7 with latent inputs.",
+            lambda parts: (
+                parts.recipe.latent_hidden if parts.latent else parts.recipe.hidden_per_output * parts.num_outputs
+            ),
+            positive,
+            stored=("head.features.hidden_weights", 0),
+        ),
+        nonlinearity=Option(
+            "A name, or any `Nonlinearity`; the paper's choice for each model by default.",
+            lambda parts: parts.recipe.latent_nonlinearity if parts.latent else parts.recipe.nonlinearity,
+            _check_nonlinearity,
+        ),
+    )
+    def hidden_units(self, num_latents: int | None = None) -> Neural:
+        """H hidden units on top of latent functions."""
+        chosen = self.option("nonlinearity")
+        nonlinearity = chosen if isinstance(chosen, Nonlinearity) else nonlinearities.by_name(chosen)
+        num_latents = self.num_latents if num_latents is None else num_latents
+        return Neural(nonlinearity, num_latents, self.option("num_hidden"), self.generator)
+
+    @declare(correlated_mixing=Option("Whether q(M) has a full covariance for each output, not a diagonal one.", False))
     def bayesian_mixing(self, features: Features) -> BayesianMixing:
         """One P × H matrix, with a posterior."""
-        kind = CorrelatedMixing if self.correlated_mixing else BayesianMixing
+        kind = CorrelatedMixing if self.option("correlated_mixing") else BayesianMixing
         return kind(self.num_outputs, features.num_features, self.generator)
 
+    @declare(dropout=Option("Share of the mixing net's units dropped in training.", 0.0))
     def net_mixing(self, features: Features) -> NetMixing:
         """A P × H matrix by a net."""
-        return NetMixing(self.x.shape[1], self.num_outputs, features.num_features, self.generator, dropout=self.dropout)
+        dropout = self.option("dropout")
+        return NetMixing(self.x.shape[1], self.num_outputs, features.num_features, self.generator, dropout=dropout)
 
+    @declare(
+        num_mixing_inducing=Option(
+            "The number of inducing points of gprn's mixing GPs.",
+            100,
+            positive,
+            stored=("head.mixing.gps.variational_mean", 1),
+            numbers=lambda sizes: _num_weights(sizes) * sizes["num_mixing_inducing"] ** 2,
+            rows=True,
+        )
+    )
     def gp_mixing(self, features: Features) -> GPMixing:
         """A P × H matrix of GPs that share their kernel and inducing points, constant where training starts."""
         num_gps = self.num_outputs * features.num_features
-        points = kmeans(self.x, self.num_mixing_inducing, self.generator)
+        points = kmeans(self.x, self.option("num_mixing_inducing"), self.generator)
         start = torch.randn(num_gps, generator=self.generator).to(points) / features.num_features**0.5
-        gps = IndependentGPs(self.kernel(None), points, num_gps, mean=ConstantMean(start), solver=self.solver)
+        gps = IndependentGPs(self.kernel(None), points, num_gps, mean=ConstantMean(start), solver=self._solver)
         return GPMixing(randomise(gps, self.generator, spread=0.1, scale=0.1), self.num_outputs)
 
-    def head(self, features: Features, mixing: Mixing) -> Head:
-        """Features and mixing with the noise that was asked for."""
-        make: dict[NoiseName, Callable[[], Noise]] = {
-            "constant": self.constant_noise,
-            "net": self.net_noise,
-            "gp": self.gp_noise,
-            "student-t": self.student_t_noise,
-            "gp-student-t": self.gp_student_t_noise,
-            "low-rank": self.low_rank_noise,
-        }
-        return Head(features, mixing, make[self.noise]())
+    @declare(noise=Option("The kind of noise, by its name.", "constant", _check_noise))
+    def noise(self) -> Noise:
+        """The noise that was asked for."""
+        make = registry.get("noise", self.option("noise")).make
+        built: Noise = getattr(make, "from_parts", make)(self)
+        return built
 
-    def constant_noise(self) -> ConstantNoise:
-        """The paper's, which has no floor."""
-        return ConstantNoise(self.num_outputs, floor=self._floor(0.0))
+    @declare(
+        noise_floor=Option(
+            "The least standard deviation of the noise, as a share of an output's scale: 1e-4, but 0 for constant "
+            "noise.",
+            None,
+            _check_floor,
+        )
+    )
+    def noise_floor(self, default: float) -> Float[Tensor, "P"]:
+        """The floor asked for, or the default, from a share of an output's scale to the units of the head."""
+        share, mean = self.option("noise_floor"), self.option("output_mean")
+        share = default if share is None else share
+        scale = self.x.new_ones(self.num_outputs) if mean is None else mean.scale.to(self.x)
+        return share / scale if share else torch.zeros_like(scale)
 
-    def net_noise(self) -> NetNoise:
-        """Log variances by a net."""
-        return NetNoise(self.x.shape[1], self.num_outputs, self.generator, floor=self._floor(NOISE_FLOOR))
 
-    def gp_noise(self) -> GPNoise:
-        """Log variances by GPs of their own, constant where training starts."""
-        return GPNoise(self._noise_gps(), self.num_outputs, self.generator, floor=self._floor(NOISE_FLOOR))
+def _num_weights(sizes: Mapping[str, Any]) -> int:
+    """Entries of the mixing matrix."""
+    layers = sizes.get("layers")
+    features = sizes.get("num_hidden") or (layers[-1][0] if layers else sizes.get("num_latents", 1))
+    return int(sizes["num_outputs"] * features)
 
-    def gp_student_t_noise(self) -> GPStudentTNoise:
-        """The same with heavy tails."""
-        return GPStudentTNoise(self._noise_gps(), self.num_outputs, self.generator, floor=self._floor(NOISE_FLOOR))
 
-    def _noise_gps(self) -> IndependentGPs:
-        points = kmeans(self.x, self.num_noise_inducing, self.generator)
-        kernel = rbf(self.x.shape[1], self.num_noise_latents, ard=not self.latent)
-        gps = IndependentGPs(kernel, points, self.num_noise_latents, mean="zero", solver=self.solver)
-        return randomise(gps, self.generator, spread=0.0, scale=0.1)
+def build(name: str, x: Float[Tensor, "N D"], num_outputs: int, generator: torch.Generator, **options: Any) -> Model:
+    """The model of this name at a random start, in the precision of x; sizes are the paper's unless given.
 
-    def student_t_noise(self) -> StudentTNoise:
-        """Heavy tails."""
-        return StudentTNoise(self.num_outputs, floor=self._floor(NOISE_FLOOR))
+    Sizes of parts that a model does not have are passed over, so that one set of sizes builds every model side by side;
+    `mogul.fit` refuses them, as a user who gives them means something by them: see `require_used`.
 
-    def low_rank_noise(self) -> LowRankNoise:
-        """Correlated across outputs."""
-        return LowRankNoise(self.num_outputs, self.noise_rank, self.generator, floor=self._floor(NOISE_FLOOR))
+    Args:
+        name: one of `names()`.
+        x: standardised training inputs, or where the latent inputs of an `-lvm` model start.
+        num_outputs: the number P of outputs.
+        generator: draws the start.
+        options: sizes and choices, listed with their defaults in docs/reference/options.md; None is the default.
 
-    def _floor(self, default: float) -> Float[Tensor, "P"]:
-        """From a share of an output's scale to the units of the head."""
-        share = default if self.noise_floor is None else self.noise_floor
-        return share / self.output_scale if share else torch.zeros_like(self.output_scale)
+    Example:
+        >>> build("n-mogp", torch.randn(20, 3), 2, torch.Generator(), num_hidden=5).head.features.num_features
+        5
+    """
+    parsed = Name.parse(name)
+    require_positive(num_outputs=num_outputs)
+    layers = options.get("layers")
+    if parsed.latent and options.get("output_mean") is not None:
+        raise ConfigError(f"output_mean needs inputs that are observed; those of {name} are latent. Leave it out.")
+    if layers is not None and not (parsed.recipe.deep and len(layers) > 1):
+        raise ConfigError(
+            f"layers must be two or more, of a deep model; got {len(layers)} for {name}. "
+            "Use num_latents and num_inducing for models of one layer."
+        )
+    return compose(parsed, Parts(x, num_outputs, generator, parsed, options)).to(x.dtype)
+
+
+@declare(output_mean=Option("What the head is added to, an `OutputMean`; nothing by default."))
+def compose(name: Name, parts: Parts) -> Model:
+    """What the model's function makes of these parts, on top of the output mean."""
+    model = registry.get("model", name.family).make(parts)
+    if not isinstance(model, Model):
+        raise ConfigError(f"A model must be a function that gives a Model; {name.family} gave {model!r}. Return one.")
+    mean: OutputMean | None = parts.option("output_mean")
+    if mean is not None:
+        model.mean = deepcopy(mean)  # each model has its own, in its own precision
+    return model
+
+
+def unused_options(name: str, noise: str = "constant") -> set[str]:
+    """The options of `build` that the model of this name has no use for, with this noise.
+
+    >>> sorted(unused_options("n-mogp") - unused_options("n-dgp"))
+    ['inner_mean', 'layers', 'num_sites', 'num_top_inducing', 'num_top_latents']
+    """
+    noise = _LARGEST_NOISE if noise == FROM_RESIDUALS else noise
+    parsed = Name.parse(name)
+    makes = registry.get("model", parsed.family).make, registry.get("noise", noise).make
+    return registry.options().keys() - _options_read(parsed, noise, makes) - {"noise"}  # there always is one
+
+
+@lru_cache
+def _options_read(name: Name, noise: str, makes: tuple[Any, Any]) -> frozenset[str]:
+    """Those that parts ask for while a small model is built; another function of the same name is built again."""
+    x = torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    parts = Parts(x, 2, torch.Generator().manual_seed(0), name, {"noise": noise})
+    try:
+        compose(name, parts)
+    except Exception:  # a user's model that is for other sizes: any option may be of use
+        return frozenset(registry.options())
+    return frozenset(parts.read)
+
+
+def require_used(name: str, options: Mapping[str, Any]) -> None:
+    """Check that the model of this name has a use for each of these options of `build`."""
+    noise = options.get("noise", "constant")
+    unused = unused_options(name, noise)
+    for option in options:
+        if option in unused:
+            kinds = [f"noise={kind!r}" for kind in registry.names("noise") if option not in unused_options(name, kind)]
+            having = kinds or [family for family in FAMILIES if option not in unused_options(family)]
+            raise ConfigError(
+                f"{option} must be left out where nothing uses it; {f'{noise} noise' if kinds else name} does not; "
+                f"got {options[option]!r}. Leave it out, or choose among {', '.join(having)}."
+            )
+    sizes = [size for size in ("num_latents", "num_inducing", "num_top_latents", "num_top_inducing") if size in options]
+    if "layers" in options and sizes:
+        raise ConfigError(f"layers has all sizes of a deep model; got {sizes[0]} beside it. Leave that out.")
+
+
+def options_table() -> str:
+    """All options in Markdown, for docs/reference/options.md.
+
+    >>> options_table().splitlines()[0]
+    '| option | default | what it is |'
+    """
+    rows = ["| option | default | what it is |", "|---|---|---|"]
+    for name, option in sorted(registry.options().items()):
+        default = "by the model" if option.default is None or callable(option.default) else f"`{option.default!r}`"
+        rows.append(f"| `{name}` | {default} | {option.help} |")
+    return "\n".join(rows)

@@ -11,8 +11,10 @@ from mogul.errors import ConfigError
 from mogul.nonlinearities import gaussian
 from mogul.nonlinearities.base import Nonlinearity
 from mogul.nonlinearities.quadrature import Quadrature
+from mogul.registry import register_nonlinearity, storable
 
 
+@storable()
 @dataclass(frozen=True)
 class Erf(Nonlinearity):
     """σ(a) = shift + erf(a); the paper's sherf has shift 1.
@@ -47,6 +49,10 @@ class Erf(Nonlinearity):
         return 4 * gaussian.excess(mean[0] * first, mean[1] * second, cov * first * second)
 
 
+register_nonlinearity("erf", "The error function.")(Erf())
+register_nonlinearity("sherf", "The error function shifted by 1: positive.")(Erf(shift=1.0))
+
+
 def erf_moment(power: int, mean: Float[Tensor, "*S"], var: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     """E[aⁿ erf(a)] for a ~ N(mean, var) and n = 0, 1, 2, from the paper's appendix.
 
@@ -67,6 +73,7 @@ def erf_moment(power: int, mean: Float[Tensor, "*S"], var: Float[Tensor, "*S"]) 
             raise ConfigError(f"power must be 0, 1 or 2; got {power}. Use Quadrature for higher powers.")
 
 
+@storable("coefficients", "order")
 class PolynomialErf(Quadrature):
     """σ(a) = (c₀ + c₁ a + c₂ a²) erf(a), with an analytic mean; second moments need one-dimensional quadrature.
 

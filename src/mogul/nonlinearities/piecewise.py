@@ -8,8 +8,10 @@ from torch import Tensor
 
 from mogul.nonlinearities import gaussian
 from mogul.nonlinearities.base import Nonlinearity
+from mogul.registry import register_nonlinearity, storable
 
 
+@storable()
 @dataclass(frozen=True)
 class LeakyReLU(Nonlinearity):
     """σ(a) = max(slope·a, a), that is slope·a + (1 − slope)·relu(a); ReLU has slope 0.
@@ -55,6 +57,10 @@ class LeakyReLU(Nonlinearity):
         keep = 1 - self.slope
         slopes = (self.slope + keep * above[0]) * (self.slope + keep * above[1])
         return cov * slopes + keep**2 * curved
+
+
+register_nonlinearity("relu", "Rectified linear.")(LeakyReLU(slope=0.0))
+register_nonlinearity("leaky", "Leaky rectified linear, with a slope of 0.35 below zero.")(LeakyReLU(slope=0.35))
 
 
 def _positive(var: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mogul.core.moments import Marginals, standard_normal
-from mogul.priors._triangular import blocks
+from mogul.priors._fused import blocks
 from mogul.priors.deep import DeepGPs
 from mogul.priors.kernels import DeepKernel, ScaledRBF
 from mogul.priors.solvers import Solver

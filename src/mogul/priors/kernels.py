@@ -8,11 +8,14 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from mogul import registry
 from mogul.core.nets import TanhNet
 from mogul.errors import ConfigError
 from mogul.priors._fused import scaled_rbf
+from mogul.registry import register_kernel
 
 
+@register_kernel("rbf", "Squared exponential, a lengthscale per input: the default.")
 def rbf(num_inputs: int, num_latents: int | None = None, *, ard: bool = True) -> Kernel:
     """L scaled RBF kernels, or a single one, with a lengthscale per input or (latent inputs) one for all.
 
@@ -37,6 +40,15 @@ def _positive() -> gpytorch.constraints.Positive:
     With GPyTorch's own softplus, lengthscales far above one move so slowly that they decide when training ends.
     """
     return gpytorch.constraints.Positive(transform=torch.exp, inv_transform=torch.log)
+
+
+def kernel_by_name(name: str, num_inputs: int, num_latents: int) -> Kernel:
+    """The registered kernel of this name, for L GPs.
+
+    >>> kernel_by_name("rbf", 3, 2).batch_shape
+    torch.Size([2])
+    """
+    return registry.get("kernel", name).make(num_inputs, num_latents)
 
 
 def own_kernel(kernel: object, x: Tensor) -> Kernel:

@@ -1,14 +1,13 @@
 """Mean functions of latent GPs."""
 
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mogul.errors import unknown_name
-
-MeanName = Literal["zero", "constant", "linear"]
+from mogul import registry
+from mogul.registry import register_mean
 
 
 @runtime_checkable
@@ -66,14 +65,25 @@ def principal_directions(x: Float[Tensor, "N D"], num_latents: int) -> Float[Ten
     return torch.nn.functional.pad(directions, (0, num_latents - min(num_latents, num_inputs)))
 
 
-def mean_by_name(name: MeanName, x: Float[Tensor, "N D"], num_latents: int) -> Mean:
+def mean_by_name(name: str, x: Float[Tensor, "N D"], num_latents: int) -> Mean:
     """The mean function of this name for L GPs on inputs like x."""
-    match name:
-        case "zero":
-            return ConstantMean(x.new_zeros(num_latents), learnt=False)
-        case "constant":
-            return ConstantMean(x.new_zeros(num_latents))
-        case "linear":
-            return LinearMean(principal_directions(x, num_latents))
-        case _:
-            raise unknown_name("mean", name, get_args(MeanName))
+    mean: Mean = registry.get("mean", name).make(x, num_latents)
+    return mean
+
+
+@register_mean("zero", "Zero.")
+def zero(x: Float[Tensor, "N D"], num_latents: int) -> ConstantMean:
+    """Zero for good."""
+    return ConstantMean(x.new_zeros(num_latents), learnt=False)
+
+
+@register_mean("constant", "A learnt constant per GP.")
+def constant(x: Float[Tensor, "N D"], num_latents: int) -> ConstantMean:
+    """A learnt constant that starts at zero."""
+    return ConstantMean(x.new_zeros(num_latents))
+
+
+@register_mean("linear", "A learnt linear map of the inputs.")
+def linear(x: Float[Tensor, "N D"], num_latents: int) -> LinearMean:
+    """A learnt linear map that starts at principal directions."""
+    return LinearMean(principal_directions(x, num_latents))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mogul.errors import ConfigError, MogulWarning, NumericalError
 from mogul.priors._fused import whitened_marginals
+from mogul.registry import storable
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def update_from(whitened: Whitened, posterior: Posterior) -> Update:
     return Update(mean, var, whitened.jitter)
 
 
+@storable()
 @dataclass(frozen=True)
 class Cholesky:
     """L⁻¹ K_zx with K_zz = L Lᵀ.
@@ -149,6 +151,7 @@ def _require_finite(matrix: Tensor, name: str) -> None:
         )
 
 
+@storable()
 @dataclass(frozen=True)
 class CIQ:
     """K_zz^{-1/2} K_zx by contour-integral quadrature: matrix products only, the paper's section 4.4.

@@ -1,9 +1,11 @@
 """Independent sparse variational GPs, whitened."""
 
 import math
+import warnings
 from typing import Protocol, runtime_checkable
 
 import gpytorch
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -12,7 +14,7 @@ from mogul.core.base_samples import Normals
 from mogul.core.moments import Marginals, standard_normal
 from mogul.core.posteriors import FullNormal, NormalPosterior, PosteriorName, full_normal_kl
 from mogul.errors import ShapeError, require_positive
-from mogul.priors.means import Mean, MeanName, mean_by_name
+from mogul.priors.means import Mean, mean_by_name
 from mogul.priors.solvers import Cholesky, Posterior, Solver
 
 
@@ -72,7 +74,7 @@ class IndependentGPs(nn.Module):
         inducing_points: Float[Tensor, "... M D"],
         num_latents: int,
         *,
-        mean: MeanName | Mean = "constant",
+        mean: str | Mean = "constant",
         white_noise: float | None = None,
         solver: Solver | None = None,
     ) -> None:
@@ -203,3 +205,30 @@ def _check_batches(kernel: gpytorch.kernels.Kernel, inducing_points: Tensor, num
         )
     if not math.prod(inducing_points.shape):
         raise ShapeError(f"inducing_points must not be empty; got {tuple(inducing_points.shape)}. Give at least one.")
+
+
+_ROWS_PER_CENTRE = 50
+
+
+def kmeans(x: Float[Tensor, "N D"], num_inducing: int, generator: torch.Generator) -> Float[Tensor, "M D"]:
+    """Cluster centres of the inputs; the distinct inputs themselves where there are no more than `num_inducing`.
+
+    Of many inputs a random part is clustered: centres of more would hardly differ.
+
+    >>> kmeans(torch.eye(3), 10, torch.Generator()).shape
+    torch.Size([3, 3])
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    require_positive(num_inducing=num_inducing)
+    if len(x) > (enough := _ROWS_PER_CENTRE * num_inducing):
+        x = x[torch.randperm(len(x), generator=generator)[:enough].to(x.device)]
+    distinct: Tensor = torch.unique(x, dim=0)
+    if len(distinct) <= num_inducing:
+        return distinct
+    seed = int(torch.randint(2**31 - 1, (1,), generator=generator))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a rough clustering is all that is wanted
+        centres = KMeans(num_inducing, n_init=1, max_iter=50, random_state=seed).fit(x.cpu().numpy()).cluster_centers_
+    return torch.as_tensor(np.ascontiguousarray(centres), dtype=x.dtype, device=x.device)

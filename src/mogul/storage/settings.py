@@ -1,36 +1,19 @@
 """Settings as plain JSON and back: numbers, names, and mogul's own small parts by name and parameters, nothing else."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
+from mogul import registry
 from mogul.config import InferenceConfig, Stopping, TrainingConfig
 from mogul.errors import FileError
-from mogul.nonlinearities import Erf, LeakyReLU, PolynomialErf
 from mogul.objective import Analytic, MonteCarlo
 from mogul.objective.updates import NaturalGradient, NoiseUpdate
-from mogul.priors import CIQ, Cholesky
-from mogul.storage.migrations import settings_of_today
+from mogul.storage.container import settings_of_today
 
-_PARTS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        Analytic,
-        CIQ,
-        Cholesky,
-        Erf,
-        InferenceConfig,
-        LeakyReLU,
-        MonteCarlo,
-        NaturalGradient,
-        NoiseUpdate,
-        PolynomialErf,
-        Stopping,
-        TrainingConfig,
-    )
-}
+for _kind in (Analytic, InferenceConfig, MonteCarlo, NaturalGradient, NoiseUpdate, Stopping, TrainingConfig):
+    registry.storable()(_kind)  # parts of models say so themselves
 # Quadrature rules are computed when a part is made: a file must not ask for one that takes all memory.
 _MAX_ORDER = 1000
 
@@ -38,6 +21,7 @@ _MAX_ORDER = 1000
 def encode(value: Any, name: str) -> Any:
     """What JSON can hold of a setting of this name, or an error: code is never stored.
 
+    >>> from mogul.nonlinearities import Erf
     >>> encode((Erf(shift=1.0), 3), "option")
     [{'part': 'Erf', 'settings': {'shift': 1.0}}, 3]
     """
@@ -49,10 +33,9 @@ def encode(value: Any, name: str) -> Any:
         return [encode(item, name) for item in value]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {"settings": {key: encode(item, f"{name}[{key!r}]") for key, item in value.items()}}
-    kind = type(value).__name__
-    if kind in _PARTS and type(value) is _PARTS[kind]:  # a subclass may mean something else
-        settings = {field: encode(getattr(value, field), f"{name}.{field}") for field in _settings(value)}
-        return {"part": kind, "settings": settings}
+    if (settings := registry.stored_settings(value)) is not None:
+        plain = {field: encode(item, f"{name}.{field}") for field, item in settings.items()}
+        return {"part": type(value).__name__, "settings": plain}
     raise FileError(
         f"{name} must be made of numbers, names and mogul's own parts to be saved; got {value!r}. "
         "A file holds no code: use one of mogul's own, or keep this model in memory."
@@ -62,6 +45,7 @@ def encode(value: Any, name: str) -> Any:
 def decode(plain: Any) -> Any:
     """The setting that was encoded; lists come back as tuples.
 
+    >>> from mogul.nonlinearities import Erf
     >>> decode([{"part": "Erf", "settings": {"shift": 1.0}}, 3])
     (Erf(shift=1.0), 3)
     """
@@ -72,16 +56,13 @@ def decode(plain: Any) -> Any:
     settings = {key: decode(item) for key, item in plain["settings"].items()}
     if "part" not in plain:
         return settings
-    if plain["part"] not in _PARTS:
+    if (kind := registry.stored_class(plain["part"])) is None:
         raise FileError(
-            f"Parts in a model file must be among {', '.join(_PARTS)}; got {plain['part']!r}. Update mogul."
+            f"Parts in a model file must be among {', '.join(registry.storable_classes())}; got {plain['part']!r}. "
+            "Update mogul."
         )
     if settings.get("order", 0) > _MAX_ORDER:
         raise FileError(
             f"order must be at most {_MAX_ORDER} in a model file; got {settings['order']}. Do not trust it."
         )
-    return _PARTS[plain["part"]](**settings_of_today(plain["part"], settings))
-
-
-def _settings(part: Any) -> list[str]:
-    return ["coefficients", "order"] if isinstance(part, PolynomialErf) else [field.name for field in fields(part)]
+    return kind(**settings_of_today(plain["part"], settings))

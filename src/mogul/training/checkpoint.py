@@ -19,10 +19,10 @@ import numpy as np
 from torch import Tensor
 
 from mogul.data import Dataset
-from mogul.errors import ConfigError, FileError, MogulWarning
+from mogul.errors import ConfigError, FileError, MogulError, MogulWarning
 from mogul.fitted.history import EpochRecord
 from mogul.storage.atomic import remove_partials, require_folder
-from mogul.storage.sealed import read_sealed, write_sealed
+from mogul.storage.container import read_sealed, write_sealed
 from mogul.training.run import Run
 from mogul.training.starts import Starts
 from mogul.training.state import RunState
@@ -100,7 +100,9 @@ class Checkpoint:
                 f"The checkpoint in a folder must be whole; this one is damaged. {error} "
                 f"Or delete {self.path} to train from the beginning."
             ) from error
-        place, there, here = _first_difference(header.get("identity"), json.loads(json.dumps(self._identity)))
+        place, there, here = _first_difference(
+            _identity_of_today(header.get("identity")), json.loads(json.dumps(self._identity))
+        )
         if there != here:
             raise FileError(
                 f"A checkpoint must be of the same training; {self.path} is of another: {place} is "
@@ -128,6 +130,16 @@ def identity_of(data: Dataset, **settings: Any) -> Plain:
         "output_names": data.output_names,
         **{name: encode(value, name) for name, value in settings.items()},
     }
+
+
+def _identity_of_today(identity: Any) -> Any:
+    """The identity in an older file, with settings that it does not name at their defaults."""
+    from mogul.storage.settings import decode, encode
+
+    try:
+        return identity | {"config": encode(decode(identity["config"]), "config")}
+    except (MogulError, LookupError, TypeError, ValueError, AttributeError):
+        return identity  # not one of ours: it will differ
 
 
 def _first_difference(there: Any, here: Any, place: str = "") -> tuple[str, Any, Any]:

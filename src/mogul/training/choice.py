@@ -4,25 +4,24 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from mogul.errors import FitError, MogulWarning
-from mogul.fitted.choice import Candidate, Choice
 from mogul.fitted.fitted import Fitted
-from mogul.models.parts import FROM_RESIDUALS, NoiseChoice, NoiseName
+from mogul.fitted.history import Candidate, Choice
+from mogul.models.families import FROM_RESIDUALS
 
 # What model="auto" tries: a matrix, one of GPs, a net's, and hidden units besides (docs/defaults.md compares them).
 MODELS: tuple[str, ...] = ("mogp", "gprn", "sbgprn", "n-sbgprn")
 # What noise="auto" tries. A net is sure of itself where it has seen nothing, and correlations
 # between the noises of outputs do not change what is said of each of them: whoever wants those asks for them.
-NOISES: tuple[NoiseName, ...] = ("gp", "constant", "student-t")
+NOISES: tuple[str, ...] = ("gp", "constant", "student-t")
 
 
 def best_candidate(
-    train: Callable[[str, NoiseChoice], Fitted],
+    train: Callable[[str, str], Fitted],
     num_held_out: int,
     models: Sequence[str],
-    noises: Sequence[NoiseChoice],
+    noises: Sequence[str],
 ) -> Fitted:
     """The candidate under which held-out rows are likeliest, as training with early stopping left it.
 
@@ -46,14 +45,14 @@ def best_candidate(
 class _Trials:
     """Candidates one after the other, until Ctrl-C ends it."""
 
-    train: Callable[[str, NoiseChoice], Fitted]
+    train: Callable[[str, str], Fitted]
     tried: list[Candidate] = field(default_factory=list)
     best: Fitted | None = None
     chosen: Candidate | None = None
     error: FitError | None = None
     interrupted: bool = False
 
-    def enter(self, model: str, noise: NoiseChoice) -> None:
+    def enter(self, model: str, noise: str) -> None:
         if self.interrupted:
             return
         try:
@@ -73,10 +72,10 @@ class _Trials:
         else:
             self._compare(fitted, model, noise)
 
-    def _compare(self, fitted: Fitted, model: str, noise: NoiseChoice) -> None:
+    def _compare(self, fitted: Fitted, model: str, noise: str) -> None:
         history = fitted.history
         seconds = sum(record.seconds for record in history.records)
-        noise = cast(NoiseName, fitted.noise_name) if noise == FROM_RESIDUALS else noise  # what they chose
+        noise = fitted.noise_name if noise == FROM_RESIDUALS else noise  # what they chose
         candidate = Candidate(model, noise, history.held_out, len(history.elbo), seconds)
         self.tried.append(candidate)
         if self.chosen is None or _score(candidate) > _score(self.chosen):

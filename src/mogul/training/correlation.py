@@ -21,7 +21,7 @@ from torch import Tensor
 
 from mogul._typing import Array
 from mogul.data import Batch
-from mogul.heads import LowRankNoise, NoiseCorrelation
+from mogul.heads import NoiseCorrelation
 from mogul.models.model import Model
 from mogul.training.noise_steps import precision_of, signal_of
 
@@ -36,7 +36,7 @@ _STEPS = 100
 
 def correlate(model: Model, batch: Batch, generator: torch.Generator) -> None:
     """Give a solved model the correlation of its noise, where rows left out speak for one."""
-    if batch.y.shape[1] > 1 and not isinstance(model.head.noise, LowRankNoise):
+    if batch.y.shape[1] > 1 and model.head.noise.solved_by_exact_gps:
         loadings = fit_loadings(Scores.of(model, batch, generator))
         if loadings.shape[1]:
             model.head.correlation = NoiseCorrelation(loadings.to(batch.x))

@@ -11,11 +11,10 @@ from torch import Tensor
 
 from mogul._typing import Array, IntArray
 from mogul.data import Batch
-from mogul.heads import BayesianMixing, HeavyTailed, Identity, LowRankNoise
+from mogul.heads import BayesianMixing, Identity
 from mogul.means.linear import SMALLEST_RESIDUAL, LinearOutputMean
 from mogul.means.plane import PlaneUncertainty, generalised_least_squares
 from mogul.models.model import Model
-from mogul.models.parts import NoiseName
 from mogul.priors import IndependentGPs
 from mogul.training.exact import ExactGP, hyperparameter_spread
 from mogul.training.part_starts import Signal, rank_of, start_parts, widen_posterior
@@ -25,8 +24,6 @@ from mogul.training.residuals import fit_normal_gp, fit_robust_gp
 _PLANE_ROWS = 400
 # Inducing points are added until what they leave unexplained costs each output's bound less than this, in nats.
 _BOUND_LOSS = 0.05
-# Degrees of freedom where noise looks Normal: with fewer, its variance would be larger than that of the exact GP.
-_NORMAL_DOF = 50.0
 
 
 @dataclass(frozen=True)
@@ -83,13 +80,13 @@ class ExactStart:
         return ExactStart(tuple(gps), rows, mean, relative_noise, tuple(dof), varies, seed)
 
     @property
-    def noises(self) -> tuple[NoiseName, ...]:
+    def noises(self) -> tuple[str, ...]:
         """The kinds of noise that the residuals of rows left out ask for, simple ones first."""
-        simple: NoiseName = "student-t" if self._is_heavy else "constant"
+        simple = "student-t" if self._is_heavy else "constant"
         return (simple, self.varying_noise) if self.varies else (simple,)
 
     @property
-    def varying_noise(self) -> NoiseName:
+    def varying_noise(self) -> str:
         """The kind of noise that depends on x, with the tails that residuals have."""
         return "gp-student-t" if self._is_heavy else "gp"
 
@@ -133,13 +130,11 @@ class ExactStart:
         features, mixing, noise = model.head.features, model.head.mixing, model.head.noise
         independent = isinstance(features, Identity) and isinstance(mixing, BayesianMixing)
         one_each = isinstance(model.prior, IndependentGPs) and model.prior.num_latents == len(self.gps)
-        return independent and one_each and not isinstance(noise, LowRankNoise)
+        return independent and one_each and noise.solved_by_exact_gps
 
     def apply(self, model: Model, generator: torch.Generator) -> None:
         """Put a model where the exact GPs are, part by part: see `part_starts`."""
-        if isinstance(model.head.noise, HeavyTailed):
-            for output, dof in enumerate(self.dof):
-                model.head.noise.log_spare_dof.data[output] = math.log((dof or _NORMAL_DOF) - 2)
+        model.head.noise.start_tails(self.dof)
         start_parts(model, self._signal(rank_of(model)), generator)
 
     def widen(self, model: Model) -> None:

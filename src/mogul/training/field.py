@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
-from mogul import models
+from mogul import models, registry
 from mogul.errors import ConfigError, unknown_name
-from mogul.models.families import AUTO, is_latent, members, suits
-from mogul.models.parts import FROM_RESIDUALS, NoiseChoice, NoiseName
+from mogul.models.families import AUTO, FROM_RESIDUALS, is_latent, members, suits
 from mogul.training.choice import MODELS, NOISES
 
 # Options of `build` that training finds: see `mean` and `TrainingConfig.start`.
@@ -31,7 +30,7 @@ class Field:
     """
 
     models: tuple[str, ...]
-    noises: tuple[NoiseChoice, ...]
+    noises: tuple[str, ...]
     asked: str
     mixing: bool
 
@@ -39,7 +38,7 @@ class Field:
     def of(model: str, options: Mapping[str, Any], num_outputs: int) -> "Field":
         """What was asked for by a model's name and these options of `build`."""
         noise = options.get("noise", "constant")
-        known = (AUTO, FROM_RESIDUALS, *get_args(NoiseName))
+        known = (AUTO, FROM_RESIDUALS, *registry.names("noise"))
         if noise not in known:
             raise unknown_name("noise", noise, known)
         each = tuple(name for name in MODELS if suits(name, num_outputs)) if model == AUTO else members(model)

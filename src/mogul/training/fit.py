@@ -15,6 +15,8 @@ from mogul.fitted.fitted import Fitted
 from mogul.fitted.history import EpochRecord
 from mogul.models.families import is_latent
 from mogul.models.model import Model
+from mogul.models.parts import Parts
+from mogul.registry import model_name
 from mogul.training.request import SETTINGS, ConfigChoice, Request
 from mogul.training.rows import Rows
 from mogul.training.task import MeanChoice
@@ -25,7 +27,7 @@ def fit(
     X: Any,
     Y: Any = None,
     *,
-    model: str | None = None,
+    model: str | Callable[[Parts], Model] | None = None,
     targets: str | Sequence[str] | None = None,
     inputs: str | Sequence[str] | None = None,
     groups: Any = None,
@@ -60,7 +62,8 @@ def fit(
             "mogp+n-sbgprn", make a mixture: each is trained, and predictions are the mixture of theirs. "auto" trains
             each of `mogul.training.choice.MODELS` (gprn up to 20 outputs) and keeps the one under which held-out rows
             are likeliest, a fifth of all rows by default: see `Fitted.choice`. None is the default for so many rows,
-            outputs and groups: see `mogul.training.presets.default_model`.
+            outputs and groups: see `mogul.training.presets.default_model`. A function of parts is a model of one's own:
+            see docs/howto/add_a_model.md.
         targets: columns of X to predict.
         inputs: columns of X to predict from; all that are neither targets nor groups by default.
         groups: a label for each row, or the column of X that holds them. Whole groups are held out then, drawn at
@@ -114,12 +117,13 @@ def fit(
         >>> fit(frame, targets=["left", "right"]).output_names
         ['left', 'right']
     """
-    latent = model is not None and is_latent(model)
+    name = model_name(model)
+    latent = name is not None and is_latent(name)
     data, labels = given_data(X, Y, targets, inputs, groups, latent=latent)
     numbers = None if labels is None else group_numbers(as_array(labels), data.num_rows)
     given = {name: options.pop(name) for name in SETTINGS if name in options}
     request = Request(
-        model=model,
+        model=name,
         config=config,
         preset=preset,
         seed=seed,

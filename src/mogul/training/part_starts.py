@@ -131,8 +131,11 @@ def start_parts(model: Model, signal: Signal, generator: torch.Generator) -> Non
 
 @singledispatch
 def start_prior(prior: Prior, signal: Signal, generator: torch.Generator) -> Latents:
-    """Set kernels and q(u) to what the signal's latent functions are; give those of the last layer."""
-    raise NotImplementedError(f"An exact start must know the prior; got {type(prior).__name__}. Use start='random'.")
+    """Set kernels and q(u) to what the signal's latent functions are; give those of the last layer.
+
+    A prior that is not known here stays at its random start.
+    """
+    return Latents.of(signal, prior.num_latents, generator)
 
 
 @start_prior.register
@@ -215,18 +218,7 @@ def _(features: Neural, f: Float[Tensor, "N L"], generator: torch.Generator) -> 
 
 @singledispatch
 def matrix_of(features: Features, latents: Latents, signal: Signal, moments: FeatureMoments) -> Float[Tensor, "P H"]:
-    """The matrix that takes features to the signal."""
-    raise NotImplementedError(f"An exact start must know the features; got {type(features).__name__}.")
-
-
-@matrix_of.register
-def _(features: Identity, latents: Latents, signal: Signal, moments: FeatureMoments) -> Float[Tensor, "P H"]:
-    return latents.loadings
-
-
-@matrix_of.register
-def _(features: Neural, latents: Latents, signal: Signal, moments: FeatureMoments) -> Float[Tensor, "P H"]:
-    """Ridge regression of the signal on the units: the mean of q(M), which has a unit Normal prior."""
+    """The matrix that takes features to the signal, by ridge regression: the mean of q(M) with a unit Normal prior."""
     h = moments.mean.double()
     gram = torch.einsum("np,nh,nk->phk", signal.weight, h, h)
     gram.diagonal(dim1=-2, dim2=-1).add_(1 + signal.weight.T @ moments.var.double())
@@ -234,10 +226,14 @@ def _(features: Neural, latents: Latents, signal: Signal, moments: FeatureMoment
     return matrix
 
 
+@matrix_of.register
+def _(features: Identity, latents: Latents, signal: Signal, moments: FeatureMoments) -> Float[Tensor, "P H"]:
+    return latents.loadings
+
+
 @singledispatch
 def start_mixing(mixing: Mixing, signal: Signal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
-    """Set M to this matrix, for all x, as certain as the rows make it."""
-    raise NotImplementedError(f"An exact start must know the mixing; got {type(mixing).__name__}.")
+    """Set M to this matrix, for all x, as certain as the rows make it; mixing not known here stays as it is."""
 
 
 @start_mixing.register
@@ -350,7 +346,8 @@ def closed_form(
 
 def rank_of(model: Model) -> int:
     """How many functions of x reach the outputs at most."""
-    return min([model.head.features.num_features, *(layer.num_latents for layer in _layers(model.prior))])
+    latents = [layer.num_latents for layer in _layers(model.prior)] or [model.prior.num_latents]
+    return min([model.head.features.num_features, *latents])
 
 
 def _layers(prior: Prior) -> list[IndependentGPs]:
@@ -360,7 +357,9 @@ def _layers(prior: Prior) -> list[IndependentGPs]:
 
 def _marginals(prior: Prior, x: Float[Tensor, "N E"]) -> Marginals:
     """Those of q(F) at the rows; of a deep prior, at the means of its inner layers."""
-    *inner, last = _layers(prior)
+    if not (layers := _layers(prior)):
+        return prior(x, 1, torch.Generator()).pooled()
+    *inner, last = layers
     x = x.to(last.variational_mean)
     for layer in inner:
         x = layer.forward(x, 1, torch.Generator()).mean

@@ -6,8 +6,8 @@ from typing import Any, Literal, get_args
 
 from mogul.config import Precision, Stopping, TrainingConfig
 from mogul.errors import unknown_name
-from mogul.models.families import AUTO, Name, is_latent, members, mixture, suits
-from mogul.models.parts import FROM_RESIDUALS
+from mogul.models.families import AUTO, FROM_RESIDUALS, Name, is_latent, members, mixture, suits
+from mogul.models.parts import unused_options
 from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.objective.updates import NoiseUpdate
 from mogul.training.choice import MODELS
@@ -79,13 +79,16 @@ def with_defaults(
         sizes |= {"num_inducing": _NUM_INDUCING}
     if num_rows <= FEW_ROWS:
         sizes |= _hidden_units(model, num_outputs, options.get("num_latents") or num_latents)
-    return {"noise": FROM_RESIDUALS, **sizes, **options}
+    each = MODELS if model == AUTO else members(model)
+    used = {size: value for size, value in sizes.items() if any(size not in unused_options(name) for name in each)}
+    return {"noise": FROM_RESIDUALS, **used, **options}
 
 
 def _hidden_units(model: str, num_outputs: int, num_latents: int) -> dict[str, int]:
     """Two for each GP at least: a pair of opposite signs can be linear, which an exact start wants."""
-    recipes = [Name.parse(name).recipe for name in (MODELS if model == AUTO else members(model))]
-    sizes = [recipe.hidden_per_output * num_outputs for recipe in recipes if "hidden units" in recipe.parts]
+    each = MODELS if model == AUTO else members(model)
+    recipes = [Name.parse(name).recipe for name in each if "num_hidden" not in unused_options(name)]
+    sizes = [recipe.hidden_per_output * num_outputs for recipe in recipes]
     return {"num_hidden": max(*sizes, 2 * num_latents)} if sizes and min(sizes) < 2 * num_latents else {}
 
 
@@ -164,7 +167,7 @@ def from_exact_start(model: str, seed: int, num_rows: int) -> TrainingConfig:
     >>> config.start, config.epochs, config.batch_size
     ('exact', 300, 300)
     """
-    nets = "net mixing" in Name.parse(model).recipe.parts
+    nets = "dropout" not in unused_options(model)
     steps, rate = _NETS_AFTER_EXACT if nets else _AFTER_EXACT
     batch_size = min(num_rows, _EXACT_BATCH)
     return TrainingConfig(

@@ -24,9 +24,9 @@ from mogul.fitted.blueprint import Blueprint
 from mogul.fitted.fitted import Fitted, FittedLatent
 from mogul.fitted.history import EpochRecord, History
 from mogul.fitted.mixture import FittedMixture
+from mogul.models.families import FROM_RESIDUALS
 from mogul.models.inputs import principal_scores
 from mogul.models.model import Model
-from mogul.models.parts import FROM_RESIDUALS
 from mogul.training.checkpoint import Checkpoint, identity_of
 from mogul.training.correlation import correlate
 from mogul.training.course import best_trained

@@ -17,9 +17,9 @@ from mogul.errors import ConfigError, MogulWarning
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.history import EpochRecord
 from mogul.fitted.mixture import mixture_of
-from mogul.models.families import AUTO, is_latent
+from mogul.heads.noise import noise_varies
+from mogul.models.families import AUTO, FROM_RESIDUALS, is_latent
 from mogul.models.model import Model
-from mogul.models.parts import FROM_RESIDUALS, VARYING_NOISES, NoiseChoice
 from mogul.objective import Analytic
 from mogul.training.choice import best_candidate
 from mogul.training.field import Field
@@ -106,13 +106,13 @@ class _Fits:
         pair = best.choice.chosen.pair
         return self._on_all_rows(best, *pair, *pair)
 
-    def _alone(self, name: str, noise: NoiseChoice, *place: str) -> Fitted:
+    def _alone(self, name: str, noise: str, *place: str) -> Fitted:
         return self._on_all_rows(self._trained(self.task(name), noise, *place), name, noise, *place)
 
-    def _candidate(self, name: str, noise: NoiseChoice) -> Fitted:
+    def _candidate(self, name: str, noise: str) -> Fitted:
         return self._trained(self.task(name), noise, name, noise)
 
-    def _on_all_rows(self, fitted: Fitted, name: str, noise: NoiseChoice, *place: str) -> Fitted:
+    def _on_all_rows(self, fitted: Fitted, name: str, noise: str, *place: str) -> Fitted:
         """What all rows make of it, where those that were watched are to be trained on in the end."""
         if not self.retrain or not fitted.history.kept_rates or fitted.history.interrupted:
             return fitted
@@ -128,12 +128,12 @@ class _Fits:
             )
             return replace(fitted, history=replace(fitted.history, interrupted=True))
 
-    def _trained(self, task: Task, noise: NoiseChoice, *place: str) -> Fitted:
+    def _trained(self, task: Task, noise: str, *place: str) -> Fitted:
         folder = None if self.folder is None else self.folder.joinpath(*place)
         return task.trained(_useful(task, self.options, noise), self.on_epoch, folder, self.checkpoint_seconds)
 
 
-def _useful(task: Task, options: Mapping[str, Any], noise: NoiseChoice) -> dict[str, Any]:
+def _useful(task: Task, options: Mapping[str, Any], noise: str) -> dict[str, Any]:
     """Those options that the task's model has a use for with this noise, and sites where they are learnt."""
     unused = models.unused_options(task.model, noise)
     useful = {name: value for name, value in options.items() if name not in unused}
@@ -155,7 +155,7 @@ def _watching(config: TrainingConfig, field: Field, num_rows: int, *, given: boo
 
 def _warn_of_balance(config: TrainingConfig, options: Mapping[str, Any]) -> None:
     noise = options.get("noise", "constant")
-    if config.objective == "balanced" and noise not in (AUTO, FROM_RESIDUALS, *VARYING_NOISES):
+    if config.objective == "balanced" and noise not in (AUTO, FROM_RESIDUALS) and not noise_varies(noise):
         warnings.warn(
             "objective='balanced' needs noise that depends on the input, and changes nothing for another; "
             f"got noise={noise!r}. Try noise='gp'.",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from mogul.lab.experiments import protocol, synthetic
 from mogul.lab.experiments.lines import Line, Variant, line
 from mogul.lab.experiments.protocol import ProtocolName
 from mogul.models import OPTIONS
-from mogul.models.parts import NoiseName
+from mogul.registry import names as registered
 from mogul.training import TrainingConfig
 
 Units = Literal["standardised", "original"]
@@ -108,7 +108,7 @@ class Experiment:
             known = list(dict.fromkeys(line.variant.family for line in self.lines))
         if variant.family not in known:
             return len(known), False, 0
-        return known.index(variant.family), variant.linear, get_args(NoiseName).index(variant.noise)
+        return known.index(variant.family), variant.linear, registered("noise").index(variant.noise)
 
     def settings(self, points: Sequence[int] | None, *, swept: bool) -> list[Settings]:
         """What a line is run with: each point of the sweep, or nothing in particular."""

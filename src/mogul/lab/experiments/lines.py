@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, get_args
 
 from mogul.errors import ConfigError, unknown_name
 from mogul.heads import NOISE_FLOOR
+from mogul.heads.noise import noise_varies
 from mogul.lab.datasets.catalogue import CATALOGUE
 from mogul.models.families import is_latent, mixture, require_model
-from mogul.models.parts import VARYING_NOISES, NoiseName
 from mogul.objective import ObjectiveName
+from mogul.registry import names as registered
 from mogul.training import TrainingConfig
 
 LINEAR = "+linear"
@@ -25,7 +26,7 @@ AND = " & "
 NONE = "none"
 NO_FLOOR = "none"
 # The paper's noise is constant and goes without saying.
-_NOISES: dict[NoiseName, str] = {
+_NOISES: dict[str, str] = {
     "net": "net noise",
     "gp": "GP noise",
     "student-t": "Student-t noise",
@@ -58,7 +59,7 @@ class Variant:
 
     families: tuple[str, ...]
     linear: bool = False
-    noise: NoiseName = "constant"
+    noise: str = "constant"
     objective: ObjectiveName = _BOUND
     num_starts: int | None = None
 
@@ -94,7 +95,7 @@ class Variant:
         found = _LABEL.fullmatch(label)
         if found is None or kind != "model":  # a line break, which no label of ours has, or a baseline
             return Variant((label,))
-        noise: NoiseName = next((name for name, words in _NOISES.items() if words == found["noise"]), "constant")
+        noise: str = next((name for name, words in _NOISES.items() if words == found["noise"]), "constant")
         objective = next((name for name in _OTHER_OBJECTIVES if name == found["objective"]), _BOUND)
         starts = None if found["starts"] is None else int(found["starts"])
         return Variant(tuple(found["family"].split(AND)), found["linear"] is not None, noise, objective, starts)
@@ -120,7 +121,7 @@ class Line:
     options: Mapping[str, Any] = field(default_factory=dict)
     same_layers: bool = False
     linear: bool = False
-    noise: NoiseName = "constant"
+    noise: str = "constant"
     objective: ObjectiveName = _BOUND
     num_starts: int | None = None
     swept: bool = True
@@ -152,7 +153,7 @@ class Line:
         """The same model with the linear mean."""
         return replace(self, linear=True)
 
-    def with_noise(self, noise: NoiseName) -> "Line":
+    def with_noise(self, noise: str) -> "Line":
         """The same model with this noise.
 
         >>> line("n-mogp").on_a_plane.with_noise("gp").label
@@ -166,7 +167,7 @@ class Line:
         >>> line("n-sbgprn").on_a_plane.with_noise("gp").maximising("balanced").label
         'N-SBGPRN + linear + GP noise + balanced'
         """
-        if objective == "balanced" and self.noise not in VARYING_NOISES:
+        if objective == "balanced" and not noise_varies(self.noise):
             raise ConfigError(
                 f"balanced needs noise that depends on the input; got {self.label}, for which it changes nothing. "
                 f"Try {replace(self, noise='gp', objective=objective).name}."
@@ -191,7 +192,7 @@ class Line:
         config, starts = replace(config, objective=self.objective), self.num_starts
         return config if starts is None else replace(config, num_starts=starts, num_kept=starts)
 
-    def variants(self, *, linear: bool, noises: Sequence[NoiseName]) -> list["Line"]:
+    def variants(self, *, linear: bool, noises: Sequence[str]) -> list["Line"]:
         """It with each noise, and all of these on a plane, too; what is on one already, or noisy, stays as it is."""
         if self.linear or self.noise != "constant":
             return [self]
@@ -247,16 +248,16 @@ def mixed_line(lines: Sequence[Line]) -> Line:
     return Line(model, tuple(each.label for each in lines), model, first.options)
 
 
-def require_noises(names: Sequence[str]) -> tuple[NoiseName, ...]:
+def require_noises(names: Sequence[str]) -> tuple[str, ...]:
     """Check names of noises."""
     for name in names:
-        if name not in get_args(NoiseName):
-            raise unknown_name("noise", name, get_args(NoiseName))
-    return tuple(noise for name in names for noise in get_args(NoiseName) if noise == name)
+        if name not in registered("noise"):
+            raise unknown_name("noise", name, registered("noise"))
+    return tuple(noise for name in names for noise in registered("noise") if noise == name)
 
 
 def choose(
-    words: Sequence[str], groups: Mapping[str, Sequence[Line]], *, linear: bool, noises: Sequence[NoiseName]
+    words: Sequence[str], groups: Mapping[str, Sequence[Line]], *, linear: bool, noises: Sequence[str]
 ) -> list[Line]:
     """The lines that were asked for, by names of lines or of groups, each once.
 
@@ -287,7 +288,7 @@ def _named(
     known: Mapping[str, Line],
     *,
     linear: bool,
-    noises: Sequence[NoiseName],
+    noises: Sequence[str],
 ) -> list[Line]:
     """The lines that a name stands for: those of a group, of a model or mixture, or one of their variants."""
     parts = name.split("+")
@@ -296,7 +297,7 @@ def _named(
     bases = groups.get(name) or ([base] if base is not None and base.name == name else [])
     if bases:
         return [each for one in bases for each in one.variants(linear=linear, noises=noises)]
-    every = [] if base is None else base.variants(linear=True, noises=get_args(NoiseName))
+    every = [] if base is None else base.variants(linear=True, noises=registered("noise"))
     found = [each for each in every if each.name == name]
     if not found:
         raise unknown_name("model", name, [*groups, *known, NONE])

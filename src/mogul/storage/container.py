@@ -1,4 +1,7 @@
-"""The outside of a sealed file: its header and its SHA-256, checked without taking its tensors into memory."""
+"""Sealed files: tensors and a JSON header in one safetensors file, with a SHA-256 of all of it, written atomically.
+
+A header is read and checked without torch: `mogul show` needs no more.
+"""
 
 import hashlib
 import json
@@ -9,8 +12,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from mogul.errors import FileError
+from mogul.storage.atomic import write_whole
 
 FORMAT = 1
+Tensors = dict[str, Any]  # torch.Tensor by name
 KEY = "mogul"
 _LENGTH_BYTES = 8  # of safetensors: the length of its header comes first
 NO_DIGEST = "0" * 64  # stands where the digest will be while it is computed
@@ -86,3 +91,65 @@ def _parsed(path: Path, text: bytes, num_bytes: int) -> dict[str, Any]:
 
 def _refuse(path: Path, found: str) -> NoReturn:
     raise FileError(f"A model file must be one that mogul wrote; {path} is not: {found}. Give a file made by save.")
+
+
+def write_sealed(path: Path, header: dict[str, Any], tensors: Tensors) -> None:
+    """Write all or nothing: a reader never sees half a file, and a failure leaves nothing behind."""
+    from safetensors.torch import save
+
+    text = json.dumps({"format": FORMAT, "sha256": NO_DIGEST, **header})
+    # Copies, since tensors that share memory would be refused.
+    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    content = save(copies, {KEY: text})
+    digest = hashlib.sha256(content).hexdigest()
+    # The header comes first, and the digest first in it: the first place that looks like it is it.
+    _write(path, content.replace(NO_DIGEST.encode(), digest.encode(), 1))
+
+
+def read_sealed(path: Path) -> tuple[dict[str, Any], Tensors]:
+    """Header and tensors of a sealed file; anything else is refused before memory is taken or anything is built."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    with opened(path) as file:
+        header = checked_header(path, file)
+        file.seek(0)
+        content = file.read()
+    try:
+        # Cloned, tensors lie where torch aligns them: sums of unaligned ones may round in another order.
+        return header, {name: tensor.clone() for name, tensor in load(content).items()}
+    except (SafetensorError, ValueError, TypeError, KeyError) as error:
+        raise FileError(f"Tensors in a model file must be readable; {path}: {error}. Do not trust it.") from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_whole(path, lambda partial: partial.write_bytes(content))
+    except OSError as error:
+        raise FileError(
+            f"The file must be writable; {path} is not: {error.strerror}. Choose a folder that exists and has room."
+        ) from error
+
+
+def choice_of_today(choice: dict[str, Any] | None, model: str) -> dict[str, Any] | None:
+    """A choice as headers have it; those of old were between noises of one model, and named the chosen noise alone.
+
+    >>> old = {"chosen": "gp", "candidates": [{"noise": "gp", "ll": 1.0}], "num_held_out": 9}
+    >>> choice_of_today(old, "mogp")["chosen"]
+    {'model': 'mogp', 'noise': 'gp', 'll': 1.0}
+    """
+    if choice is None or not isinstance(choice["chosen"], str):
+        return choice
+    candidates = [{"model": model} | candidate for candidate in choice["candidates"]]
+    (chosen,) = (candidate for candidate in candidates if candidate["noise"] == choice["chosen"])
+    return choice | {"chosen": chosen, "candidates": candidates}
+
+
+def settings_of_today(part: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a part as it is now; rows were once held out in stretches, which say nothing of a trained model.
+
+    >>> settings_of_today("Stopping", {"patience": 4, "num_stretches": 5})
+    {'patience': 4}
+    """
+    gone = {"num_stretches"} if part == "Stopping" else set()
+    return {name: value for name, value in settings.items() if name not in gone}

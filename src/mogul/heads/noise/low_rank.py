@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from mogul.core.joint import Correlated
 from mogul.core.moments import Marginals, normal_log_density
 from mogul.errors import require_positive
-from mogul.heads.laws import NoiseLaw, own_square
-from mogul.heads.noise import NOISE_FLOOR, Noise
+from mogul.heads.noise.base import NOISE_FLOOR, Noise, NoiseParts
+from mogul.heads.noise.laws import NoiseLaw, own_square
+from mogul.registry import Option, positive, register_noise
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,19 @@ class LowRankLaw(NoiseLaw):
         return precision, root, (precision * gap) @ self.loadings
 
 
+@register_noise(
+    "low-rank",
+    "Gaussian, correlated across outputs.",
+    {
+        "noise_rank": Option(
+            "The rank of what outputs of low-rank noise share.",
+            2,
+            positive,
+            stored=("head.noise.loadings", 1),
+            numbers=lambda sizes: int(sizes["num_outputs"] * sizes["noise_rank"]),
+        )
+    },
+)
 class LowRankNoise(Noise):
     """Gaussian noise with the covariance D + U Uᵀ across outputs, the same everywhere.
 
@@ -116,6 +130,12 @@ class LowRankNoise(Noise):
         >>> noise(torch.zeros(5, 2), torch.Generator()).var.shape
         torch.Size([3])
     """
+
+    @classmethod
+    def from_parts(cls, parts: NoiseParts) -> Noise:
+        """Of the rank asked for."""
+        rank = parts.option("noise_rank")
+        return cls(parts.num_outputs, rank, parts.generator, floor=parts.noise_floor(NOISE_FLOOR))
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from mogul.core.joint import Independent, ScaledCorrelation
 from mogul.errors import ShapeError
-from mogul.heads.laws import NoiseLaw
+from mogul.heads.noise.laws import NoiseLaw
 
 
 class NoiseCorrelation(nn.Module):

@@ -1,6 +1,7 @@
 """Student-t noise, for outputs with outliers: of one scale for all x, or of one that depends on x by GPs."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,14 +11,18 @@ from torch import Tensor, nn
 from mogul.core.moments import Marginals, normal_log_density
 from mogul.core.scale_mixture import LogScale
 from mogul.errors import ConfigError
-from mogul.heads.laws import LogNormalLaw, Nodes, NormalLaw
-from mogul.heads.noise import NOISE_FLOOR, GPNoise, Noise
+from mogul.heads.noise.base import NOISE_FLOOR, Noise
+from mogul.heads.noise.gp import GPNoise
+from mogul.heads.noise.laws import LogNormalLaw, Nodes, NormalLaw
 from mogul.priors import IndependentGPs
+from mogul.registry import register_noise
 
 # The values that λ has in draws, on a grid that is even in log λ: step and range in units of (ν/2)^{-1/2}, the order of
 # its standard deviation. To the left the density falls slowly: outliers of 400 scales are still drawn at ν = 2.
 _STEP, _LEFT, _RIGHT = 0.8, 12.0, 4.8
 _LOG_SPARE_DOF, _LOG_SPARE_SCALE = math.log(5.0), 1.0  # mean and scale of log(ν − 2): ν from 3 to 40
+# Degrees of freedom where noise looks Normal: with fewer, its variance would be larger than that of the exact GP.
+_NORMAL_DOF = 50.0
 _WEIGHT_STEPS = 12  # enough for seven digits but where noise is of its floor's size
 
 
@@ -119,6 +124,7 @@ class LogNormalStudentTLaw(StudentTLaw, LogNormalLaw):
 class HeavyTailed(Noise):
     """Noise with degrees of freedom ν > 2, learnt for each output."""
 
+    solved_by_exact_gps = True
     log_spare_dof: nn.Parameter
 
     @property
@@ -130,12 +136,18 @@ class HeavyTailed(Noise):
         """Log prior density: log(ν − 2) is Normal. Few rows cannot tell a variance that is nearly infinite."""
         return super().log_prior() + normal_log_density(self.log_spare_dof - _LOG_SPARE_DOF, _LOG_SPARE_SCALE)
 
+    def start_tails(self, dof: Sequence[float | None]) -> None:
+        """Start at these degrees of freedom; at many where noise looks Normal."""
+        start = [math.log((each or _NORMAL_DOF) - 2) for each in dof]
+        self.log_spare_dof.data.copy_(torch.tensor(start, dtype=torch.float64))
+
     def _start_dof(self, dof: float) -> None:
         if not dof > 2:
             raise ConfigError(f"dof must be above 2, or there is no variance; got {dof}. Try 10.")
         self.log_spare_dof = nn.Parameter(torch.full((self.num_outputs,), math.log(dof - 2)))
 
 
+@register_noise("student-t", "Student-t, for outliers: heavy tails, one scale per output.")
 class StudentTNoise(HeavyTailed):
     """Student-t noise with its scale and its degrees of freedom ν > 2 learnt for each output.
 
@@ -166,6 +178,7 @@ class StudentTNoise(HeavyTailed):
         return StudentTLaw(self.log_precision, torch.zeros_like(self.log_precision), self.floor_var, self.dof)
 
 
+@register_noise("gp-student-t", "Student-t, with a log scale by GPs of x: the options of gp.")
 class GPStudentTNoise(HeavyTailed, GPNoise):
     """Student-t noise whose squared scale is that of `GPNoise`: it depends on x, and has outliers.
 
