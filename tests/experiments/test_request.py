@@ -21,7 +21,7 @@ from mogul.lab.experiments.request import Request
 from mogul.lab.experiments.split_choice import SplitChoice
 from mogul.models import build
 from mogul.models.parts import VARYING_NOISES, NoiseName
-from mogul.training.presets import preset as training_preset
+from mogul.training.defaults import preset as training_preset
 from small_jobs import small, small_arm, tasks
 
 # The table of the command that this one replaces.

@@ -17,9 +17,9 @@ from mogul.models import build
 from mogul.objective import Analytic
 from mogul.priors import CIQ, Cholesky, with_more_jitter
 from mogul.training import Run, Stopping
-from mogul.training.more import train_more
+from mogul.training.fit import train_more
+from mogul.training.loop import held_out_score
 from mogul.training.recovery import likely_cause
-from mogul.training.stopping import held_out_score
 
 NUM_ROWS = 20
 
@@ -194,7 +194,7 @@ class TestFit:
         with pytest.warns(MogulWarning) as said:
             fitted = self.fitted(expectation=trouble, learning_rate=0.03)
         (warning,) = said
-        assert str(warning.message).startswith("Training should stay within numbers; it did not, 2 times, and went")
+        assert str(warning.message).startswith("Training diverged 2 times and was rolled back")
         assert str(warning.message).endswith("Lower learning_rate (0.03), or train in float64.")
         assert fitted.history.records[-1].rollbacks == 2
 
@@ -210,7 +210,7 @@ class TestFit:
         np.testing.assert_array_equal(loaded.predict(rows()[0]).var, fitted.predict(rows()[0]).var)
 
     def test_too_long_steps_are_mended(self):
-        with pytest.warns(MogulWarning, match="Training should stay within numbers"):
+        with pytest.warns(MogulWarning, match="Training diverged"):
             fitted = self.fitted(learning_rate=100.0)
         assert np.isfinite(fitted.predict(rows()[0]).mean).all()
 

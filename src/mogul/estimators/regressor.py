@@ -3,6 +3,7 @@
 from dataclasses import replace
 from importlib.util import find_spec
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from sklearn.utils.validation import check_is_fitted
@@ -19,10 +20,9 @@ from mogul.fitted.fitted import Fitted
 from mogul.models.families import is_latent
 from mogul.nonlinearities import Nonlinearity
 from mogul.objective import ObjectiveName
-from mogul.training.more import train_more
-from mogul.training.rows import Rows
-from mogul.training.task import MeanChoice
-from mogul.training.validation import is_pair, share_of
+from mogul.training.fit import train_more
+from mogul.training.split import is_pair, share_of
+from mogul.training.starts import MeanChoice, Saving
 
 if TYPE_CHECKING:
     import mogul.estimators.botorch
@@ -34,17 +34,17 @@ class MultiOutputGPRegressor(PredictsOutputs):
     Arguments that are None are chosen by the preset, for the number of rows and outputs: `mogul.fit` gives the same
     model for the same arguments. Outputs may miss values (NaN).
 
-    Up to 2,500 rows each output has an exact GP on top of a plane, with hyperparameters of the largest evidence, and
-    the default is a mogp with a latent GP for each output, in closed form. Other models start there and are trained on
-    by 300 steps of Adam, or 60 where their mixing is a net. With more rows, and with a kernel of one's own, starts are
-    random and training is by minibatches. What is about steps (epochs, batch_size, learning_rate) changes nothing where
+    Up to 2,500 rows each output has an exact GP with a linear mean, with hyperparameters of the largest evidence, and
+    the default is a mogp with a latent GP for each output, in closed form. Other models start there and are trained by
+    300 more steps of Adam, or 60 where their mixing is a net. With more rows, and with your own kernel, starts are
+    random and training uses minibatches. Arguments about steps (epochs, batch_size, learning_rate) have no effect where
     none are taken.
 
     Args:
-        model: one of `mogul.models.names()` with observed inputs, or several, "mogp+n-sbgprn", for the mixture of what
-            they say. "auto" tries mogp, gprn, sbgprn and n-sbgprn and keeps the one under which held-out rows are
-            likeliest. None is mogp up to 2,500 rows; beyond, it is n-sbgprn, or with groups mogp+gprn+n-sbgprn. The
-            default never uses gprn beyond 20 outputs, nor a mixture with noise="auto".
+        model: one of `mogul.models.names()` with observed inputs, or several, "mogp+n-sbgprn", for the mixture of their
+            predictions. "auto" tries mogp, gprn, sbgprn and n-sbgprn and keeps the one with the largest likelihood of
+            validation rows. None is mogp up to 2,500 rows; beyond, it is n-sbgprn, or with groups mogp+gprn+n-sbgprn.
+            The default never uses gprn beyond 20 outputs, nor a mixture with noise="auto".
         preset: "default", or "paper" for the paper's choices: its protocol, constant noise, its sizes and means; None
             is the default.
         config: a whole `TrainingConfig` in place of a preset.
@@ -52,8 +52,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
         batch_size: rows per step.
         learning_rate: Adam's, where it is largest; by default 0.02, and 0.01 with groups; up to 2,500 rows 0.005,
             and 0.003 for a net's mixing.
-        num_starts: random starts, of which the best is trained to the end; an exact start is one.
-        num_kept: so many of the best starts are trained to the end, and predictions are those of their mixture.
+        num_starts: random restarts, of which the best is trained to the end; an exact start is one.
+        num_kept: the number of best restarts that are trained to the end; predictions are those of their mixture.
         objective: what training maximises: "elbo", a bound on the evidence (the default); "balanced" for smaller errors
             at some cost in density, with gp and net noise; "predictive" for the density of predictions, with learnt
             sites in deep models.
@@ -66,16 +66,16 @@ class MultiOutputGPRegressor(PredictsOutputs):
             exact start the most there may be, 600 by default.
         nonlinearity: of the hidden units: a name, or any `Nonlinearity`.
         noise: "constant" (the default of the paper's preset), "net", "gp" (its size depends on x), "student-t",
-            "gp-student-t" or "low-rank", as `mogul.models.build` has it. "residuals" (the default) is what residuals
-            of rows left out of exact GPs ask for: constant, student-t, gp or gp-student-t, correlated across outputs
-            where residuals are; with more than 2,500 rows gp or gp-student-t. "auto" tries gp, constant and student-t
-            on held-out rows, as the model's "auto" tries models.
+            "gp-student-t" or "low-rank", as `mogul.models.build` has it. "residuals" (the default) lets leave-one-out
+            residuals of exact GPs choose: constant, student-t, gp or gp-student-t, correlated across outputs where
+            residuals are; with more than 2,500 rows gp or gp-student-t. "auto" tries gp, constant and student-t on
+            validation rows, as the model's "auto" tries models.
         options: further options of `mogul.models.build`, by name.
-        calibrate: share of the rows, or of the groups where there are any, that are set aside at random to calibrate by
-            after training: 0.2, say. The spread of predictions is made to fit them, and there is `predict_interval`.
+        calibrate: share of the rows, or of the groups, that is set aside at random and not trained on, 0.2 for example.
+            Predictive spreads are calibrated on these rows, and `predict_interval` is available.
         num_samples: draws of the predictive mixture, for quantiles, covariances and the densities of deep models.
-        random_state: of everything random but a training by `config`, which has a seed of its own; a number gives the
-            same result each time.
+        random_state: of everything random but training by `config`, which has its own seed; a number gives the same
+            result each time.
 
     Attributes:
         fitted_: the `mogul.Fitted` underneath.
@@ -151,23 +151,23 @@ class MultiOutputGPRegressor(PredictsOutputs):
         checkpoint: str | PathLike[str] | None = None,
         checkpoint_seconds: float = 60.0,
     ) -> "MultiOutputGPRegressor":
-        """Train on rows of inputs X (N, D) and outputs y (N, P) or (N,); Ctrl-C ends that, and keeps what was learnt.
+        """Train on rows of inputs X (N, D) and outputs y (N, P) or (N,); Ctrl-C ends training early.
 
         Args:
             X: finite inputs: array, tensor or frame.
             y: outputs, where NaN is a missing value.
             sample_weight: how often each row counts, in whole numbers.
-            validation: rows whose likelihood says when to stop, and what "auto" chooses: a pair (X, Y) of one's own, or
-                a share to hold out at random, a fifth where `groups` or "auto" needs one; else the ELBO is watched.
-                What `groups` or "auto" holds out is trained on in the end.
-            groups: a label for each row. Whole groups are held out then, drawn at random: rows of a trajectory, a
-                patient or a day tell of each other, and what counts is often how a model does on new ones. They say
-                how long to train, and what "auto" chooses; then the model is trained again, on all groups.
-            checkpoint: a folder from which the same call goes on where this one was killed, as in `mogul.fit`.
-            checkpoint_seconds: how long to wait between writings there.
+            validation: validation rows, whose likelihood decides when to stop and what "auto" chooses: a pair (X, Y) of
+                your own, or a share to hold out at random, a fifth where `groups` or "auto" needs one. Without them,
+                early stopping uses the ELBO. Rows that `groups` or "auto" holds out are trained on in the end.
+            groups: a label for each row. Validation rows are then whole groups, drawn at random: rows of a trajectory,
+                a patient or a day resemble each other, and predictions are often for new ones. They decide how long to
+                train and what "auto" chooses; then the model is trained again, on all groups.
+            checkpoint: a folder for a checkpoint, which the same call resumes from, as in `mogul.fit`.
+            checkpoint_seconds: the least time between two checkpoints.
         """
-        saving = {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
-        return self._fit(X, y, sample_weight, validation, groups, **saving)
+        saving = Saving(None, None if checkpoint is None else Path(checkpoint), checkpoint_seconds)
+        return self._fit(X, y, sample_weight, validation, groups, saving=saving)
 
     def _fit(
         self,
@@ -177,7 +177,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         validation: Any = None,
         groups: Any = None,
         epochs: Any = None,
-        **saving: Any,
+        saving: Saving | None = None,
     ) -> "MultiOutputGPRegressor":
         if self.model is not None and is_latent(self.model):
             raise ConfigError(f"model must have observed inputs; {self.model} has latent ones. Use MultiOutputGPLVM.")
@@ -188,7 +188,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
             settings={} if epochs is None else {"epochs": epochs},
             validation=share_of(validation),
             calibrate=share_of(self.calibrate, "calibrate", otherwise=""),
-            **saving,
+            saving=saving or Saving(),
         )
         matrix = self._matrix(X, reset=True)
         outputs = Outputs.of(y, type(self).__name__)
@@ -196,7 +196,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         if is_pair(validation):
             request = replace(request, validation=self._own_rows(*validation))
         numbers = None if groups is None else group_numbers(as_array(groups), data.num_rows)
-        fitted = request.fitted(Rows.of(data, copies(sample_weight, data.num_rows), numbers))
+        fitted = replace(request, groups=numbers).fit(data, copies(sample_weight, data.num_rows))
         self._frame, self._single = outputs.frame, outputs.single
         self._keep(fitted)
         return self
@@ -206,14 +206,14 @@ class MultiOutputGPRegressor(PredictsOutputs):
         return named_dataset(matrix, self._names_in(), Outputs.of(y, type(self).__name__))
 
     def partial_fit(self, X: Any, y: Any, epochs: int | None = None) -> "MultiOutputGPRegressor":
-        """Go on training from the parameters at hand, with the scaling of the first fit; `fit`, if there was none.
+        """Continue training from the current parameters, with the scaling of the first fit; `fit`, if there was none.
 
-        Only the rows given are learnt from: pass old rows with new ones to keep what they taught.
+        Only the rows given are learnt from: include old rows to keep what they taught.
 
         Args:
             X: the same or other rows of inputs.
             y: their outputs.
-            epochs: how many passes, or how many more; as many as a first training has by default.
+            epochs: the number of further passes; by default that of the first training.
         """
         if not hasattr(self, "fitted_"):
             return self._fit(X, y, epochs=epochs)
@@ -221,14 +221,14 @@ class MultiOutputGPRegressor(PredictsOutputs):
         outputs = Outputs.of(y, type(self).__name__)
         self._require_outputs(outputs)
         data = named_dataset(matrix, self._names_in(), outputs)
-        seed = self._seed + len(self.fitted_.history.records)  # another each time, yet the same for the same calls
+        seed = self._seed + len(self.fitted_.history.records)  # differs between calls, and is reproducible
         self._keep(train_more(self.fitted_, data, epochs, seed))
         return self
 
     def to_botorch(self) -> "mogul.estimators.botorch.Surrogate":
         """A BoTorch model for acquisition functions, in the units of training: a frozen copy of what is fitted now.
 
-        Its spread is the model's own, without what `calibrate` made of it. There is none of a mixture (`num_kept`).
+        Its spread is the model's own, without calibration. A mixture (`num_kept`) has no BoTorch model.
         """
         check_is_fitted(self)
         if find_spec("botorch") is None:

@@ -22,7 +22,7 @@ from mogul._typing import Array
 from mogul.data import Batch
 from mogul.heads import LowRankNoise, NoiseCorrelation
 from mogul.models.model import Model
-from mogul.training.noise_steps import precision_of, signal_of
+from mogul.training.noise import precision_of, signal_of
 
 _MOST_FACTORS = 6
 _NUM_SCALES = 256  # draws of the noise's variance, for the chance of what a row is off by
