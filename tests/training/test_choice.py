@@ -129,7 +129,7 @@ class TestChoice:
             return step(run, *rest)
 
         monkeypatch.setattr(Run, "step", interrupted)
-        with pytest.warns(MogulWarning, match="it was interrupted after 1 of at most 2"):
+        with pytest.warns(MogulWarning, match="Training was interrupted after 1 of at most 2"):
             auto = trained(noise="auto")
         assert auto.choice is not None
         assert [candidate.noise for candidate in auto.choice.candidates] == ["gp", "constant"]
