@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.robots import SHARED
-from mogul.comparison.crossval import LEAST_SQUARES, MEAN, TIE, Training, compare, folds
+from mogul.comparison.crossval import LEAST_SQUARES, MEAN, TIE, compare, folds
 from mogul.data import Dataset
 from mogul.lab.datasets.catalogue import CATALOGUE, entry, load
-from mogul.training.presets import default_model
+from mogul.training import FitRequest
+from mogul.training.defaults import default_model
 
 RESULTS = Path(__file__).parent / "defaults.json"
 PAGE = Path(__file__).parents[1] / "docs" / "defaults.md"
@@ -208,7 +209,7 @@ def main() -> None:
             if str(number) in found["folds"]:
                 continue
             model = default_model(len(split[0]), data.num_outputs)
-            board = compare(data, [model], [split], Training())
+            board = compare(data, [model], [split], FitRequest())
             lines = {DEFAULT: board[model], LEAST_SQUARES: board[LEAST_SQUARES], MEAN: board[MEAN]}
             found["model"] = model
             found["folds"][str(number)] = {

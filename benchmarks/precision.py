@@ -5,7 +5,7 @@ from dataclasses import replace
 from benchmarks.robots import MODEL, NOISE, robots_or_none
 from mogul.data import Dataset
 from mogul.training import fit
-from mogul.training.presets import preset
+from mogul.training.defaults import preset
 
 EPOCHS = 10
 

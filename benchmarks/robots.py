@@ -14,7 +14,7 @@ from mogul.data.splits import GroupedData
 from mogul.lab.datasets.catalogue import entry, load
 from mogul.models.model import Model
 from mogul.training import EpochRecord, TrainingConfig, fit
-from mogul.training.presets import preset
+from mogul.training.defaults import preset
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 TARGET_LL = 15.6  # what the paper's MOGP reaches on Kuka in 250 epochs

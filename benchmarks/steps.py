@@ -13,7 +13,7 @@ from mogul.data import Batch
 from mogul.models import build
 from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.training import Run
-from mogul.training.presets import preset
+from mogul.training.defaults import preset
 
 # Kuka: 21 → 14, L = 7, M = 400, batches of 500.
 NUM_INDUCING, BATCH = 400, 500

@@ -19,7 +19,7 @@ from mogul.fitted.calibration import Calibration
 from mogul.prediction import Prediction
 from mogul.storage.container import read_sealed, write_sealed
 from mogul.training import Fitted
-from mogul.training.held_out import rows_at_random
+from mogul.training.split import rows_at_random
 
 RNG = np.random.default_rng(0)
 

@@ -14,11 +14,9 @@ import torch
 import mogul
 from mogul import MultiOutputGPRegressor
 from mogul.cli.fit import fit_file
-from mogul.comparison.crossval import Training
 from mogul.errors import ConfigError, DataError, ShapeError
-from mogul.training import Fitted
-from mogul.training.presets import default_model, preset, with_defaults
-from mogul.training.train import train
+from mogul.training import FitRequest, Fitted
+from mogul.training.defaults import default_model, preset, with_defaults
 
 INPUTS, OUTPUTS = ["time", "load"], ["left", "right"]
 ONCE: dict[str, Any] = {"epochs": 1, "num_starts": 1, "num_inducing": 5}
@@ -74,11 +72,11 @@ def test_one_default_for_all_who_ask(case: str, tmp_path: Path):
 
 def _by_command(path: Path, out: Path, asked: dict[str, Any], grouped: bool) -> Fitted:
     """What `mogul fit` writes."""
-    model, options = asked.get("model"), {name: asked[name] for name in ("noise",) if name in asked}
-    given = {name: asked[name] for name in ("preset", "calibrate", "objective") if name in asked}
-    training = Training(epochs=1, seed=3, options=options, **given)
-    groups = "run" if grouped else None
-    fit_file(path, OUTPUTS, INPUTS, model, out, training, groups=groups, check=False)
+    options = {name: asked[name] for name in ("noise",) if name in asked}
+    settings = {"epochs": 1, "objective": asked.get("objective", "elbo")}
+    given = {name: asked[name] for name in ("model", "preset", "calibrate") if name in asked}
+    request = FitRequest(seed=3, options=options, settings=settings, **given)
+    fit_file(path, OUTPUTS, INPUTS, out, request, groups="run" if grouped else None, check=False)
     return mogul.load(out)
 
 
@@ -186,11 +184,11 @@ def test_outputs_alone_are_enough_for_latent_inputs():
     np.testing.assert_array_equal(alone.predict([[0.5]]).mean, frame.predict([[0.5]]).mean)
 
 
-def test_training_by_itself_has_the_papers_noise_and_sizes():
+def test_a_request_as_in_the_paper_has_its_noise_and_sizes():
     x, y = arrays()
     config = replace(preset("paper", "mogp", seed=0, num_rows=24).within(1), num_starts=1)
-    bare = train(mogul.Dataset(x, y), "mogp", config, mean="paper", num_inducing=5)
-    assert_same(bare, mogul.fit(x, y, model="mogp", preset="paper", **ONCE), x)
+    request = FitRequest("mogp", config, as_in_paper=True, options={"num_inducing": 5})
+    assert_same(request.fit(mogul.Dataset(x, y)), mogul.fit(x, y, model="mogp", preset="paper", **ONCE), x)
 
 
 def test_the_default_is_what_the_presets_say():

@@ -19,7 +19,7 @@ from mogul.prediction.row_density import HeadDensity
 from mogul.priors import IndependentGPs, randomise
 from mogul.training import Fitted, Stopping
 from mogul.training.choice import best_candidate
-from mogul.training.stopping import held_out_score
+from mogul.training.loop import held_out_score
 
 NUM_OUTPUTS = 14
 

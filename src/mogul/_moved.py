@@ -31,9 +31,15 @@ MOVED = {
     "mogul.training.blueprint": "mogul.fitted.blueprint",
     "mogul.training.config": "mogul.config",
     "mogul.training.fitted": "mogul.fitted.fitted",
+    "mogul.training.held_out": "mogul.training.split",
     "mogul.training.history": "mogul.fitted.history",
     "mogul.training.inference": "mogul.fitted.latent",
     "mogul.training.mixture": "mogul.fitted.mixture",
+    "mogul.training.more": "mogul.training.fit",
+    "mogul.training.presets": "mogul.training.defaults",
+    "mogul.training.progress": "mogul.training.restarts",
+    "mogul.training.run": "mogul.training.loop",
+    "mogul.training.stopping": "mogul.training.loop",
     "mogul.training.updates": "mogul.objective.updates",
 }
 

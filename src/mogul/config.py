@@ -1,4 +1,4 @@
-"""How to train, in one place, each number checked."""
+"""Settings of training, of early stopping and of latent inputs for new rows; each number is checked."""
 
 import math
 from collections.abc import Sequence
@@ -20,20 +20,20 @@ _WARM_UP, _FIRST_SHARE, _LAST_SHARE = 0.1, 0.2, 0.01
 
 @dataclass(frozen=True)
 class Stopping:
-    """Ends each learning rate when it no longer helps, and training with the last of them.
+    """Early stopping: each learning rate ends when it no longer helps, and training ends with the last.
 
-    A rate that leaves things as they are is followed by the next. Where the next leaves them so, too, training ends. An
-    ELBO that falls is one that steps were too large for: then the next rate begins in any case.
+    A rate without a gain is followed by the next rate. If the next has no gain either, training ends. A falling ELBO
+    means steps that are too large: then the next rate begins in any case.
 
-    What is watched is the ELBO, or the log likelihood of rows held out of training; then the best state is kept, too.
-    Rows are held out at random. Where they follow each other in time, a row between two neighbours that are trained on
-    is no test, and whole groups should be held out: by trajectory, F-Baxter's LL falls from its sixth epoch on, and
-    that of random rows goes on rising.
+    The score is the ELBO, or the log likelihood of validation rows; with validation rows the best state is kept. They
+    are drawn at random. Where rows follow each other in time, a row between two training rows is no test, and whole
+    groups should be held out: with trajectories held out, F-Baxter's LL falls from its sixth epoch on, while that of
+    random rows keeps rising.
 
     Args:
-        patience: the means over so many epochs and over as many before them are compared.
-        tolerance: the least gain that counts, in nats per observed output value.
-        held_out: share of the rows that are held out; 0 watches the ELBO.
+        patience: P; the mean score over the last P epochs is compared with that over the P epochs before.
+        tolerance: the smallest gain that counts, in nats per observed output value.
+        held_out: share of the rows that validate; 0 uses the ELBO.
 
     Example:
         >>> Stopping(patience=2).is_flat([0.0, 1.0, 1.0, 1.0]), Stopping(patience=2).is_flat([0.0, 1.0, 1.0, 1.0, 1.0])
@@ -50,7 +50,7 @@ class Stopping:
             raise ConfigError(f"held_out must be in [0, 1); got {self.held_out}. 0.1 holds out a tenth of the rows.")
 
     def is_flat(self, values: Sequence[float]) -> bool:
-        """Whether the last epochs are no better than those before them."""
+        """Whether the last epochs have no gain over those before them."""
         return self._gain(values) < self.tolerance
 
     def is_falling(self, values: Sequence[float]) -> bool:
@@ -58,7 +58,7 @@ class Stopping:
         return self._gain(values) < -self.tolerance
 
     def _gain(self, values: Sequence[float]) -> float:
-        """From the mean of some epochs to that of the next; without limit where there are too few to say."""
+        """Mean of the last epochs minus that of the epochs before; infinite where there are too few."""
         recent, before = values[-self.patience :], values[-2 * self.patience : -self.patience]
         return (sum(recent) - sum(before)) / self.patience if len(before) == self.patience else math.inf
 
@@ -68,27 +68,27 @@ class TrainingConfig:
     """Settings of one training.
 
     Args:
-        start: "random", or "exact": hyperparameters, plane, posterior and noise from exact GPs, one for each output,
-            fitted by L-BFGS to up to 1,000 rows.
-        epochs: passes over the data for the start that is trained to the end; 0 leaves the exact start as it is.
+        start: "random", or "exact": hyperparameters, linear mean, posterior and noise from exact GPs, one for each
+            output, fitted by L-BFGS to up to 1,000 rows.
+        epochs: passes over the data for the start that is trained to the end; 0 keeps an exact start unchanged.
         batch_size: rows per step.
         learning_rate: Adam's, where it is largest.
         schedule: "steps" begins at that rate and lowers it at `milestones`; "cosine" rises to it over the first tenth
-            of the epochs, and falls to a hundredth of it by half a wave.
-        milestones: of "steps", shares of the epochs after which the rate is multiplied by `decay`.
+            of the epochs, and falls along a half cosine to a hundredth of it.
+        milestones: for "steps", shares of the epochs after which the rate is multiplied by `decay`.
         decay: see `milestones`.
         rates: the rate of each epoch, in place of the four above.
-        anneal_epochs: the weight of the KL rises from 0 to 1 over so many epochs.
-        num_starts: random starts; the best by training objective is trained to the end. An exact start is one, or
+        anneal_epochs: the number of epochs over which the weight of the KL rises from 0 to 1.
+        num_starts: random restarts; the best by training objective is trained to the end. An exact start is one, or
             `num_kept` that differ in what exact GPs do not decide.
-        start_epochs: how long each start is trained before the choice; they count towards `epochs`.
-        num_kept: so many of the best starts are trained to the end, and predictions are those of their mixture.
+        start_epochs: epochs of each restart before the choice; they count towards `epochs`.
+        num_kept: the number of best restarts that are trained to the end; predictions are those of their mixture.
         expectation: `Analytic()` or `MonteCarlo(num_samples)`.
         objective: "elbo"; "balanced" for smaller errors where noise depends on x; or "predictive" for the log
-            likelihood of predictions in place of the expected one: with `Analytic()`, deep models then have learnt
-            sites in place of draws of their inner layers, 8 or `num_sites`.
-        updates: closed-form updates of some parameters after each step; Adam leaves those alone.
-        stopping: when to go on to the next rate, and to end, before the epochs are over; None uses them all.
+            likelihood of predictions in place of the expected one: with `Analytic()`, deep models then learn sites, 8
+            or `num_sites`, in place of draws of their inner layers.
+        updates: closed-form updates of some parameters after each step; Adam does not change those.
+        stopping: early stopping; None uses all epochs.
         precision: of all arithmetic.
         seed: of everything random: the same seed gives the same result.
 
@@ -158,7 +158,7 @@ class TrainingConfig:
         return torch.float32 if self.precision == "float32" else torch.float64
 
     def within(self, epochs: int) -> "TrainingConfig":
-        """The same for at most so many epochs; the KL has its full weight for most of them, however few.
+        """The same with this number of epochs; the KL has its full weight in at least four fifths of them.
 
         >>> TrainingConfig(anneal_epochs=20).within(10).anneal_epochs
         2
@@ -166,11 +166,11 @@ class TrainingConfig:
         return replace(self, epochs=epochs, anneal_epochs=min(self.anneal_epochs, epochs // 5))
 
     def solved(self) -> "TrainingConfig":
-        """The same with no epochs: for a start that is the optimum."""
+        """The same without epochs, for a start that is the optimum."""
         return replace(self, start="exact", epochs=0, rates=None, updates=())
 
     def replaying(self, rates: tuple[float, ...]) -> "TrainingConfig":
-        """The same with these rates, an epoch each, whatever comes of it."""
+        """The same with these rates, one for each epoch, and no early stopping."""
         return replace(self, epochs=len(rates), rates=rates, stopping=None)
 
     def rate_at(self, epoch: int) -> float:
@@ -183,7 +183,7 @@ class TrainingConfig:
         return self.learning_rate * self.decay**passed
 
     def next_change(self, epoch: int) -> int:
-        """Where to go on after this epoch when its rate no longer helps: at the next rate; of a cosine, halfway on."""
+        """The epoch to jump to when the rate no longer helps: the next rate's, or halfway to the end of a cosine."""
         if self.schedule == "cosine":
             return (epoch + self.epochs + 1) // 2
         changes = [round(share * self.epochs) for share in sorted(self.milestones)]
@@ -195,7 +195,7 @@ class TrainingConfig:
 
 
 def _cosine_share(passed: float) -> float:
-    """The share of the largest rate when this share of the epochs has passed.
+    """The share of the largest rate after this share of the epochs.
 
     >>> [round(_cosine_share(passed), 2) for passed in (0.0, 0.1, 0.55, 1.0)]
     [0.2, 1.0, 0.5, 0.01]
@@ -208,10 +208,10 @@ def _cosine_share(passed: float) -> float:
 
 @dataclass(frozen=True)
 class InferenceConfig:
-    """How the latent inputs q(X*) of new rows are fitted.
+    """Settings of the fit of latent inputs q(X*) of new rows.
 
     Args:
-        steps: full-batch steps of Adam, row by row independent.
+        steps: full-batch steps of Adam, independent for each row.
         learning_rate: Adam's, falling to zero along a cosine.
         expectation: as in training.
     """

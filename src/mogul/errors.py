@@ -3,6 +3,8 @@
 import csv
 import difflib
 import io
+import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from numbers import Integral
 
@@ -45,6 +47,14 @@ class UnsupportedError(MogulError, NotImplementedError):
 
 class MogulWarning(UserWarning):
     """Something was changed or looks wrong, and the result is still usable."""
+
+
+def warn(message: str) -> None:
+    """Give a `MogulWarning` at the line of the user's code whose call led here: the first outside the package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mogul":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, MogulWarning, stacklevel=level)
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownNameError:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from mogul.errors import NumericalError
-from mogul.training.request import Request
+from mogul.training import FitRequest
 from terminal import assert_refused, command
 
 HOSTILE = "<script>alert(1)</script>"
@@ -70,7 +70,7 @@ def test_a_model_that_fails_is_named_with_the_reason(run, monkeypatch: pytest.Mo
     def fail(*arguments: object, **options: object) -> None:
         raise NumericalError("Training must stay finite; it did not. Lower learning_rate.")
 
-    monkeypatch.setattr(Request, "fitted", fail)
+    monkeypatch.setattr(FitRequest, "fit", fail)
     outcome = run("--html", "page.html")
     assert outcome.code == 0
     assert "mogp failed: Training must stay finite" in outcome.out

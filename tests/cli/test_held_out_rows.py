@@ -13,7 +13,7 @@ import pytest
 import mogul
 from arm import QUICK, arm_folder, rows
 from mogul.training import Run
-from mogul.training.choice import MODELS, NOISES
+from mogul.training.defaults import MODELS, NOISES
 from terminal import assert_refused, command
 
 
@@ -211,7 +211,7 @@ def test_a_model_file_tells_whether_it_is_calibrated(run, runs, extra, found, sa
     ("num_rows", "extra", "fragments"),
     [
         (2, (), ("calibrate must leave rows on both sides", "0.2 of 2 rows is 0", "Give another share, or none")),
-        (40, ("--groups", "half"), ("calibrate must leave two groups or more", "0.2 of 2 groups leaves 1", "Give")),
+        (40, ("--groups", "half"), ("calibrate must leave at least two groups", "0.2 of 2 groups leaves 1", "Give")),
     ],
 )
 def test_too_few_to_calibrate_by_are_refused_in_the_users_words(run, num_rows, extra, fragments):

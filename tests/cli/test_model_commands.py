@@ -19,7 +19,7 @@ from mogul.cli import fit as fit_command
 from mogul.comparison import crossval as comparison
 from mogul.errors import MogulWarning
 from mogul.fitted.files import save
-from mogul.training.request import Request
+from mogul.training import FitRequest
 from terminal import assert_refused, command
 
 
@@ -281,15 +281,15 @@ def test_a_comparison_is_proposed_where_there_are_rows_enough(run):
 
 
 def test_our_warnings_are_lines_and_those_of_others_are_not(run, monkeypatch: pytest.MonkeyPatch):
-    fitted = Request.fitted
+    fit = FitRequest.fit
 
     def warn(*arguments: object, **options: object) -> object:
         for _ in range(2):
             warnings.warn("Inputs should vary; 'gravity' holds one value. Leave it out.", MogulWarning, stacklevel=1)
             warnings.warn("of no interest here", UserWarning, stacklevel=1)
-        return fitted(*arguments, **options)
+        return fit(*arguments, **options)
 
-    monkeypatch.setattr(Request, "fitted", warn)
+    monkeypatch.setattr(FitRequest, "fit", warn)
     outcome = run("fit", "arm.csv", "--targets", "force,torque", "--model", "mogp", *QUICK)
     assert outcome.code == 0
     lines = outcome.err.splitlines()

@@ -24,18 +24,18 @@ SCRIPT = f"""
 import time
 from dataclasses import replace
 from mogul.lab.experiments import synthetic
-from mogul.lab.experiments import run as work
+from mogul.training import FitRequest
 synthetic.NUM_TRAIN, synthetic.NUM_TEST = {NUM_TRAIN}, {NUM_TEST}
-config, train, fitted = synthetic.config, work.train, []
+config, fit, fitted = synthetic.config, FitRequest.fit, []
 synthetic.config = lambda seed: replace(config(seed), num_starts=1)
 
-def train_once(*arguments, **options):
+def fit_once(*arguments, **options):
     if fitted:
         time.sleep(600)
-    fitted.append(train(*arguments, **options))
+    fitted.append(fit(*arguments, **options))
     return fitted[0]
 
-work.train = train_once
+FitRequest.fit = fit_once
 from mogul.cli import main
 main()
 """

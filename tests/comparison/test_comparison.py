@@ -10,7 +10,6 @@ from mogul.comparison.crossval import (
     MEAN,
     Entry,
     Leaderboard,
-    Training,
     _standard_error,
     compare,
     folds,
@@ -20,9 +19,9 @@ from mogul.comparison.crossval import (
 from mogul.comparison.least_squares import LeastSquares
 from mogul.data import Dataset
 from mogul.errors import ConfigError, DataError, NumericalError
-from mogul.training.request import Request
+from mogul.training import FitRequest
 
-QUICK = Training(epochs=2)
+QUICK = FitRequest(settings={"epochs": 2})
 
 
 def data(num_rows: int = 40, slope: float = 3.0) -> Dataset:
@@ -113,7 +112,7 @@ def test_a_model_that_breaks_down_does_not_take_the_others_with_it(monkeypatch: 
     def fail(*arguments: object, **options: object) -> None:
         raise NumericalError("broke down; here. Do this.")
 
-    monkeypatch.setattr(Request, "fitted", fail)
+    monkeypatch.setattr(FitRequest, "fit", fail)
     board = compare(data(), ["mogp"], folds(40, 2, seed=0), QUICK)
     assert board.failures == {"mogp": "broke down; here. Do this."}
     assert {each.label for each in board.entries} == {LEAST_SQUARES, MEAN}
@@ -123,7 +122,7 @@ def test_a_model_that_breaks_down_does_not_take_the_others_with_it(monkeypatch: 
 def test_outputs_that_training_would_never_see_are_refused_before_any_training(monkeypatch: pytest.MonkeyPatch):
     rows = data()
     rows.y[1:, 0] = np.nan
-    monkeypatch.setattr(Request, "fitted", None)
+    monkeypatch.setattr(FitRequest, "fit", None)
     with pytest.raises(DataError, match="'y0' has none among the"):
         compare(rows, ["mogp"], folds(40, 2, seed=0), QUICK)
 
@@ -137,7 +136,7 @@ def test_missing_outputs_are_left_out():
 
 
 def test_a_budget_of_epochs_is_kept():
-    fitted = Training(epochs=3, seed=5, preset="paper").fit(data(), "mogp")
+    fitted = FitRequest("mogp", preset="paper", seed=5, settings={"epochs": 3}).fit(data())
     assert len(fitted.history.elbo) == 3
     assert fitted.blueprint is not None
     assert fitted.blueprint.config is not None

@@ -8,10 +8,9 @@ import pytest
 from scipy.stats import spearmanr
 
 from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit
-from mogul.comparison.crossval import Training
 from mogul.data.order import neighbour_correlation, order_advice
 from mogul.errors import MogulWarning
-from mogul.training import Stopping
+from mogul.training import FitRequest, Stopping
 
 IN_ORDER = "neighbouring residuals of a plane .* groups= .--groups"
 
@@ -20,6 +19,9 @@ def series(num_rows: int = 80, seed: int = 0) -> Dataset:
     """A random walk beside inputs that have nothing to do with it."""
     rng = np.random.default_rng(seed)
     return Dataset(rng.normal(size=(num_rows, 2)), np.cumsum(rng.normal(size=(num_rows, 2)), axis=0))
+
+
+ONE = {"epochs": 1}
 
 
 def shuffled(data: Dataset) -> Dataset:
@@ -95,8 +97,8 @@ class TestWarning:
             lambda data: regressor(calibrate=0.2, noise="auto").fit(data.x, data.y),
             lambda data: regressor(calibrate=0.2).fit(data.x, data.y, validation=(data.x, data.y)),
             lambda data: regressor().fit(data.x, data.y, sample_weight=1 + np.arange(80) % 2, validation=0.2),
-            lambda data: Training(calibrate=0.2).fit(data, "mogp"),
-            lambda data: Training(calibrate=0.2, options={"noise": "auto"}).fit(data, "mogp"),
+            lambda data: FitRequest("mogp", calibrate=0.2).fit(data),
+            lambda data: FitRequest("mogp", calibrate=0.2, options={"noise": "auto"}).fit(data),
         ],
         ids=["fit", "share", "calibrate", "both", "auto", "own rows", "copies", "command", "command auto"],
     )
@@ -114,7 +116,7 @@ class TestWarning:
             regressor(calibrate=0.3).fit(data.x, data.y, groups=RUNS)
             regressor().fit(data.x, data.y, validation=(data.x, data.y))
             fit(data, model="mogp", config=CONFIG, num_inducing=5, held_out=np.arange(9))
-            Training(calibrate=0.3, groups=RUNS).fit(data, "mogp")
+            FitRequest("mogp", calibrate=0.3, groups=RUNS).fit(data)
 
     def test_copies_of_rows_are_no_order(self):
         data = shuffled(series())

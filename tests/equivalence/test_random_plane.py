@@ -20,7 +20,7 @@ from mogul.models.model import Model
 from mogul.objective import Analytic, Predictive
 from mogul.prediction import predict
 from mogul.priors import Cholesky, IndependentGPs, rbf
-from mogul.training.stopping import held_out_score
+from mogul.training.loop import held_out_score
 
 # Inside the rows, at their edge, and far outside.
 POINTS = np.array([[0.1, -0.4], [1.4, 1.2], [2.5, -3.0], [-50.0, 20.0]])

@@ -17,8 +17,8 @@ from sklearn.utils.estimator_checks import (
 
 from mogul import MultiOutputGPRegressor, TrainingConfig
 from mogul.config import Stopping
-from mogul.training.choice import MODELS, NOISES
-from mogul.training.held_out import divided, rows_of_some_groups
+from mogul.training.defaults import MODELS, NOISES
+from mogul.training.split import rows_of_some_groups, split_rows
 
 pytestmark = pytest.mark.usefixtures("as_a_user_calls")
 RNG = np.random.default_rng(0)
@@ -85,7 +85,7 @@ class TestHeldOut:
     )
     def test_copies_of_a_row_are_held_out_together(self, settings: Any, validation: float | None) -> None:
         copies = 1 + np.arange(40) % 4
-        kept, watched = divided(40, Stopping(held_out=0.2), None, seed=0)
+        kept, watched = split_rows(40, Stopping(held_out=0.2), None, seed=0)
         assert copies[kept].sum() != round(0.8 * copies.sum())
         spoilt = Y.copy()
         spoilt[watched] += 1e6

@@ -8,7 +8,7 @@ from small_estimators import X, Y, regressor
 
 from mogul import MultiOutputGPRegressor, TrainingConfig
 from mogul.errors import ConfigError, DataError, MogulError, ShapeError, UnknownNameError
-from mogul.training.presets import preset
+from mogul.training.defaults import preset
 
 
 class TestTraining:

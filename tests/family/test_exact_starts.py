@@ -6,7 +6,7 @@ import pytest
 from test_planted import planted_rows
 
 from mogul import TrainingConfig, fit, models
-from mogul.training.presets import preset, with_defaults
+from mogul.training.defaults import preset, with_defaults
 
 # Long fits, whose lines quicker tests run too: tracing them would cost as much again.
 pytestmark = pytest.mark.no_cover

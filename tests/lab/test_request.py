@@ -20,7 +20,7 @@ from mogul.lab.experiments.lines import Variant, line, mixed_line
 from mogul.lab.experiments.request import ExperimentRequest, SplitChoice
 from mogul.models import build
 from mogul.registry import names
-from mogul.training.presets import preset as training_preset
+from mogul.training.defaults import preset as training_preset
 from small_jobs import small, small_arm, tasks
 
 # The table of the command that this one replaces.

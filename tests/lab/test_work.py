@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from mogul.comparison.crossval import Training, compare, holdout
+from mogul.comparison.crossval import compare, holdout
 from mogul.comparison.least_squares import LeastSquares
 from mogul.config import InferenceConfig
 from mogul.data import Scaling
@@ -23,9 +23,9 @@ from mogul.lab.experiments.record import METRICS, Job, Record
 from mogul.lab.experiments.request import SplitChoice
 from mogul.lab.experiments.run import Provenance, run_job
 from mogul.metrics import score
-from mogul.training import fit
-from mogul.training.held_out import rows_of_some_groups
-from mogul.training.run import Run
+from mogul.training import FitRequest, fit
+from mogul.training.loop import Run
+from mogul.training.split import rows_of_some_groups
 from small_jobs import NAMES, small, tasks
 
 # What a line of the tables has where its label names nothing else.
@@ -163,7 +163,12 @@ def test_a_job_that_is_interrupted_is_no_result(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(KeyboardInterrupt):
         run_job(job, grouped, PROVENANCE)
     with pytest.raises(KeyboardInterrupt), pytest.warns(MogulWarning, match="interrupted after 1 of"):
-        compare(grouped.data, ["mogp"], holdout(grouped.data.num_rows, 0), Training(epochs=3, objective="balanced"))
+        compare(
+            grouped.data,
+            ["mogp"],
+            holdout(grouped.data.num_rows, 0),
+            FitRequest(settings={"epochs": 3, "objective": "balanced"}),
+        )
 
 
 def test_trajectories_say_how_long_to_train_on_all_of_them() -> None:
@@ -185,7 +190,7 @@ def test_trajectories_say_how_long_to_train_on_all_of_them() -> None:
 
 def test_latent_inputs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = partial(InferenceConfig, steps=2)
-    monkeypatch.setattr(sys.modules["mogul.training.task"], "InferenceConfig", quick)
+    monkeypatch.setattr(sys.modules["mogul.training.starts"], "InferenceConfig", quick)
     job, grouped = job_of("unsupervised", "MOGP-LVM")
     record = run(job, grouped)
     assert np.shape(record.latent["mean"]) == np.shape(record.latent["scale"]) == (40, 4)

@@ -15,9 +15,9 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 from mogul import Dataset, MultiOutputGPRegressor, fit
 from mogul.errors import MogulWarning
 from mogul.training import Fitted
+from mogul.training.defaults import from_exact_start
 from mogul.training.exact import hyperparameter_spread
 from mogul.training.exact_start import ExactStart
-from mogul.training.presets import from_exact_start
 
 # Many fits, whose lines quicker tests run too; some are shared, so that one process makes them.
 pytestmark = [pytest.mark.no_cover, pytest.mark.xdist_group("few rows")]

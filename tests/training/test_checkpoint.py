@@ -141,7 +141,7 @@ class TestCourse:
             if record.epoch == 3:
                 raise KeyboardInterrupt
 
-        with pytest.warns(MogulWarning, match=r"interrupted after 4 .*\. The same call goes on, from .*checkpoint\.$"):
+        with pytest.warns(MogulWarning, match=r"interrupted after 4 .*\. The same call resumes from .*checkpoint\.$"):
             trained(tmp_path, on_epoch=interrupt, checkpoint_seconds=1e6)
         assert same_training(trained(tmp_path), undisturbed)
 
@@ -263,7 +263,9 @@ class TestFolder:
             raise FileError("The file must be writable; it is not: No space left on device. Make room.")
 
         monkeypatch.setattr("mogul.training.checkpoint.write_sealed", full)
-        with pytest.warns(MogulWarning, match="The checkpoint was not written, and training goes on. .* Make room"):
+        with pytest.warns(
+            MogulWarning, match="The checkpoint was not written; training continues without it. .* Make room"
+        ):
             fitted = trained(tmp_path)
         assert same_training(fitted, undisturbed)
 

@@ -17,8 +17,9 @@ from mogul.errors import ConfigError, FitError, MogulWarning
 from mogul.fitted.history import Choice
 from mogul.objective.updates import NoiseUpdate
 from mogul.training import Fitted, Run, Stopping
-from mogul.training.choice import NOISES, best_candidate
-from mogul.training.more import train_more
+from mogul.training.choice import best_candidate
+from mogul.training.defaults import NOISES
+from mogul.training.fit import train_more
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +90,12 @@ class TestChoice:
             trained(checkpoint=tmp_path, held_out=HELD_OUT + 1)
 
     def test_what_cannot_be_trained_is_passed_over(self):
-        with pytest.warns(MogulWarning, match="mogp with gp noise was passed over. It broke"):
+        with pytest.warns(MogulWarning, match="mogp with gp noise was skipped. It broke"):
             choice = best_candidate(without_gp_noise, 6, ["mogp"], NOISES).choice
         assert choice is not None
         assert choice.chosen.noise != "gp"
         assert (choice.candidates[0].ll, choice.candidates[0].failure) == (None, "It broke. Mend it.")
-        with pytest.raises(FitError, match="It broke"), pytest.warns(MogulWarning, match="passed over"):
+        with pytest.raises(FitError, match="It broke"), pytest.warns(MogulWarning, match="skipped"):
             best_candidate(without_gp_noise, 6, ["mogp"], ["gp"])
 
     def test_ctrl_c_before_an_epoch_has_ended_keeps_those_before(self):
@@ -128,7 +129,7 @@ class TestChoice:
             return step(run, *rest)
 
         monkeypatch.setattr(Run, "step", interrupted)
-        with pytest.warns(MogulWarning, match="it was interrupted after 1 of at most 2"):
+        with pytest.warns(MogulWarning, match="Training was interrupted after 1 of at most 2"):
             auto = trained(noise="auto")
         assert auto.choice is not None
         assert [candidate.noise for candidate in auto.choice.candidates] == ["gp", "constant"]

@@ -15,7 +15,7 @@ from mogul.objective import Analytic, Elbo
 from mogul.priors import IndependentGPs, rbf
 from mogul.training.exact import ExactGP, _Evidence, _Solved, _theta, fit_exact_gp, leave_one_out
 from mogul.training.exact_start import spread_out
-from mogul.training.noise_steps import alternate, precision_of
+from mogul.training.noise import alternate, precision_of
 from mogul.training.part_starts import closed_form, widen_posterior
 from mogul.training.residuals import depends_on_input, fit_robust_gp, fit_student_t
 
@@ -327,7 +327,7 @@ def test_rows_that_students_t_finds_far_out_have_the_weight_of_the_em_algorithm(
 
 @pytest.mark.parametrize("noise", ["gp", "gp-student-t"])
 def test_alternating_raises_the_bound_and_finds_the_noise(noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mogul.training.task.alternate", lambda *_: None)
+    monkeypatch.setattr("mogul.training.starts.alternate", lambda *_: None)
     start = Noisy(noise)
     before = start.elbo()
     alternate(start.model, start.batch, torch.Generator().manual_seed(0))

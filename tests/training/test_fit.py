@@ -11,7 +11,7 @@ from quick_fits import QUICK, both_models, quick, waves
 from mogul.data import Dataset
 from mogul.errors import MogulWarning, NumericalError
 from mogul.training import TrainingConfig, fit
-from mogul.training.presets import default_model, preset, with_defaults
+from mogul.training.defaults import default_model, preset, with_defaults
 
 
 @both_models

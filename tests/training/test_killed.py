@@ -62,11 +62,11 @@ def test_ctrl_c_keeps_what_was_learnt(tmp_path: Path, folder: str | None):
     assert len(fitted.history.elbo) >= 1
     assert np.isfinite(fitted.predict(waves().x).var).all()
     (said,) = json.loads((tmp_path / "model.json").read_text())
-    assert said.startswith(f"Training should end by itself; it was interrupted after {len(fitted.history.elbo)} of at")
+    assert said.startswith(f"Training was interrupted after {len(fitted.history.elbo)} of at")
     assert said.endswith(
-        "Give checkpoint=, a folder, to be able to go on next time."
+        "Give checkpoint=, a folder, to resume next time."
         if place is None
-        else f"The same call goes on, from {place / FILE_NAME}."
+        else f"The same call resumes from {place / FILE_NAME}."
     )
     assert (tmp_path / "checkpoint").exists() == (place is not None)
 

@@ -21,7 +21,7 @@ from mogul.errors import ConfigError, FitError, MogulWarning, NumericalError
 from mogul.fitted.mixture import FittedMixture
 from mogul.prediction import Prediction
 from mogul.training import Run
-from mogul.training.more import train_more
+from mogul.training.fit import train_more
 
 CONFIG: dict[str, Any] = {"epochs": 4, "batch_size": 12, "num_starts": 4, "start_epochs": 1, "num_kept": 3}
 RNG = np.random.default_rng(0)

@@ -15,7 +15,8 @@ from mogul import Dataset, TrainingConfig, fit
 from mogul.errors import ConfigError, MogulWarning
 from mogul.objective.updates import NoiseUpdate
 from mogul.training import Fitted, Run
-from mogul.training.choice import MODELS, NOISES, best_candidate
+from mogul.training.choice import best_candidate
+from mogul.training.defaults import MODELS, NOISES
 
 
 def any_model(model: str, **settings: Any) -> Fitted:
@@ -51,7 +52,7 @@ class TestModels:
         assert choice.chosen.pair == ("b", "constant")
 
     def test_where_no_model_trains_with_the_first_noise_the_others_are_tried(self):
-        with pytest.warns(MogulWarning, match="passed over"):
+        with pytest.warns(MogulWarning, match="skipped"):
             choice = best_candidate(without_gp_noise, 6, ["mogp", "sbgprn"], NOISES).choice
         assert choice is not None
         assert choice.chosen.pair[0] == "mogp"
@@ -67,7 +68,7 @@ class TestModels:
 
         first = any_model("auto")
         monkeypatch.setattr(Run, "__init__", watched_alone)
-        with pytest.warns(MogulWarning, match="All rows should be trained on in the end; that was interrupted"):
+        with pytest.warns(MogulWarning, match="Training on all rows was interrupted"):
             kept = any_model("auto", retrain=True)
         assert kept.history.interrupted
         assert not kept.history.retrained

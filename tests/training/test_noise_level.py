@@ -17,9 +17,9 @@ from mogul.errors import MogulWarning, NumericalError
 from mogul.models import build
 from mogul.objective import Analytic, objective_by_name
 from mogul.training import Fitted, NoiseUpdate, Run, Stopping
-from mogul.training.more import train_more
-from mogul.training.noise_level import LevelSearch
-from mogul.training.stopping import held_out_score
+from mogul.training.fit import train_more
+from mogul.training.loop import held_out_score
+from mogul.training.noise import LevelSearch
 
 CONFIG = TrainingConfig(epochs=3, batch_size=10, num_starts=1, updates=(NoiseUpdate(),))
 NOISES = ["constant", "gp", "net", "student-t", "low-rank"]
@@ -186,7 +186,7 @@ class TestEnd:
             scores.append(held_out_score(*arguments))
             return scores[-1]
 
-        monkeypatch.setattr("mogul.training.run.held_out_score", seen)
+        monkeypatch.setattr("mogul.training.loop.held_out_score", seen)
         config = replace(CONFIG, stopping=Stopping(), updates=(NoiseUpdate(rate),))
         fitted = trained(data, config=config, held_out=held_out)
         *_, before, after = scores

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from mogul.training.presets import preset, with_defaults
+from mogul.training.defaults import preset, with_defaults
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from mogul.training import EpochRecord
-from mogul.training.progress import TrainingProgress
+from mogul.training.restarts import TrainingProgress
 
 
 def record(epoch: int, elbo: float = -1234.56, start: int = 0) -> EpochRecord:

@@ -13,9 +13,9 @@ from mogul.data import Batch
 from mogul.errors import ConfigError
 from mogul.models import build
 from mogul.training import Run, Stopping
-from mogul.training.held_out import divided
-from mogul.training.presets import preset
-from mogul.training.stopping import held_out_score
+from mogul.training.defaults import preset
+from mogul.training.loop import held_out_score
+from mogul.training.split import split_rows
 
 EPOCHS = 40
 
@@ -61,7 +61,7 @@ def test_falling_means_worse_than_before():
 def test_only_an_elbo_that_falls_from_one_rate_to_another_has_the_next(gain, held_out, num_epochs, monkeypatch):
     """The clock of four rates, two epochs each, driven by a score that never rises."""
     run = run_with(None, until=1)
-    monkeypatch.setattr("mogul.training.run.held_out_score", lambda *arguments: gain * len(run.records))
+    monkeypatch.setattr("mogul.training.loop.held_out_score", lambda *arguments: gain * len(run.records))
     run._held_out = run._data if held_out else None
     last, stopping = run.records[-1], Stopping(patience=3, tolerance=0.1)
     run.config = TrainingConfig(epochs=8, milestones=(0.25, 0.5, 0.75), stopping=stopping)
@@ -142,7 +142,7 @@ def test_annealing_is_not_cut_short():
 def test_held_out_rows_are_not_trained_on_and_the_best_state_is_kept():
     data = Batch.of(*waves())
     stopping = Stopping(held_out=0.25, patience=2, tolerance=math.inf)
-    known, held_out = (data.rows(torch.as_tensor(rows)) for rows in divided(60, stopping, None, seed=0))
+    known, held_out = (data.rows(torch.as_tensor(rows)) for rows in split_rows(60, stopping, None, seed=0))
     assert sorted([*known.index.tolist(), *held_out.index.tolist()]) == list(range(60))
     assert len(held_out) == 15
     model = build("mogp", known.x, 2, torch.Generator().manual_seed(1), num_inducing=10)
@@ -158,7 +158,7 @@ def test_held_out_rows_are_not_trained_on_and_the_best_state_is_kept():
 def test_of_many_held_out_rows_a_part_is_scored(monkeypatch):
     rows = Batch.of(*(part.double() for part in waves(60)))
     model = build("mogp", rows.x, 2, torch.Generator().manual_seed(1), num_inducing=4).double()
-    monkeypatch.setattr("mogul.training.stopping._MOST_ROWS", 20)
+    monkeypatch.setattr("mogul.training.loop._MOST_ROWS", 20)
     part = rows.rows(torch.linspace(0, 59, 20).round().long())
     expected = held_out_score(model, part, torch.Generator())
     assert held_out_score(model, rows, torch.Generator()) == expected

@@ -9,7 +9,7 @@ import pytest
 from mogul import MultiOutputGPRegressor, TrainingConfig, fit
 from mogul.errors import MogulWarning
 from mogul.fitted.mixture import FittedMixture
-from mogul.training.presets import from_exact_start
+from mogul.training.defaults import from_exact_start
 
 X = np.linspace(-2, 2, 30)[:, None]
 Y = np.column_stack([np.sin(X[:, 0]), np.cos(2 * X[:, 0])]) + np.random.default_rng(0).normal(0, 0.1, (30, 2))

@@ -12,7 +12,7 @@ from mogul.models import build
 from mogul.models.model import Model
 from mogul.objective import Analytic, Elbo, MonteCarlo
 from mogul.training import NaturalGradient, NoiseUpdate, Run, Step, TrainingConfig, Update
-from mogul.training.presets import preset
+from mogul.training.defaults import preset
 
 
 def rows(missing: bool = False) -> Batch:

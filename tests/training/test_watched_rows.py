@@ -17,8 +17,8 @@ from mogul import TrainingConfig, fit
 from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, DataError
 from mogul.training import Run, Stopping
-from mogul.training.held_out import divided, rows_at_random, rows_of_some_groups
-from mogul.training.more import train_more
+from mogul.training.fit import train_more
+from mogul.training.split import rows_at_random, rows_of_some_groups, split_rows
 
 
 class TestHeldOut:
@@ -76,7 +76,7 @@ class TestHeldOut:
         variance = 2000 * 0.25 * 0.75 * 12 / 11  # of a count, less what the fixed sum of a draw takes
         assert chi2.sf(np.square(draws.sum(0) - 500).sum() / variance, 11) > 1e-3
         np.testing.assert_array_equal(rows_at_random(12, 0.25, 7), rows_at_random(12, 0.25, 7))
-        known, watched = divided(12, Stopping(held_out=0.25), None, seed=7)
+        known, watched = split_rows(12, Stopping(held_out=0.25), None, seed=7)
         np.testing.assert_array_equal(watched, rows_at_random(12, 0.25, 7))
         assert sorted([*known, *watched]) == list(range(12))
 
@@ -129,7 +129,7 @@ class TestHeldOut:
     @pytest.mark.usefixtures("as_a_user_calls")
     def test_what_are_no_places_is_refused(self, held_out: Any, message: str):
         with pytest.raises(ConfigError, match=message):
-            divided(36, None, np.array(held_out), seed=0)
+            split_rows(36, None, np.array(held_out), seed=0)
 
     def test_latent_inputs_are_refused(self):
         with pytest.raises(ConfigError, match="held_out must be 0 with latent inputs"):

@@ -8,7 +8,7 @@ from mogul.data import Dataset
 from mogul.data.sources.columns import ON_COMMAND_LINE, finite_inputs, outputs_or_nan
 from mogul.data.sources.table import Table
 from mogul.errors import DataError, ShapeError
-from mogul.fitted.fitted import Fitted, FittedLatent
+from mogul.fitted.fitted import Fitted
 
 
 def data_of_model(
@@ -16,7 +16,7 @@ def data_of_model(
 ) -> Dataset:
     """The inputs and outputs of a model, by its own names or by those given in its order."""
     outputs = _in_models_order(table, fitted.output_names, targets, "--targets")
-    if isinstance(fitted, FittedLatent):
+    if fitted.is_latent:
         return Dataset(None, outputs_or_nan(table, outputs, ON_COMMAND_LINE), check_outputs=False)
     names = _in_models_order(table, fitted.input_names, inputs, "--inputs")
     table.numbers([*dict.fromkeys([*outputs, *names])])

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mogul.comparison.crossval import Leaderboard, Training, Trial, compare, folds, group_folds
+from mogul.comparison.crossval import Leaderboard, Trial, compare, folds, group_folds
 from mogul.data.sources.columns import ON_COMMAND_LINE, Columns
 from mogul.data.sources.formats import read_table
 from mogul.data.splits import group_numbers
 from mogul.objective import ObjectiveName
-from mogul.training.held_out import warn_of_order
+from mogul.training import FitRequest
+from mogul.training.split import warn_of_order
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def compare_file(
     inputs: Sequence[str] | None,
     models: Sequence[str],
     num_folds: int,
-    training: Training,
+    request: FitRequest,
     on_trial: Callable[[int, Trial], None] = lambda split, trial: None,
     groups: str | None = None,
 ) -> Comparison:
@@ -51,11 +52,11 @@ def compare_file(
     data = columns.data(table)
     if labels is None:
         warn_of_order(data)
-        splits = folds(data.num_rows, num_folds, training.seed)
+        splits = folds(data.num_rows, num_folds, request.seed)
     else:
         numbers = group_numbers(labels, data.num_rows)
-        training = replace(training, groups=numbers)
-        splits = group_folds(numbers, num_folds, training.seed)
+        request = replace(request, groups=numbers)
+        splits = group_folds(numbers, num_folds, request.seed)
     return Comparison(
         source=str(path),
         num_rows=data.num_rows,
@@ -64,8 +65,8 @@ def compare_file(
         missing_share=data.num_missing / data.y.size,
         num_folds=num_folds,
         groups=groups,
-        objective=training.objective,
-        epochs=training.epochs,
-        seed=training.seed,
-        leaderboard=compare(data, models, splits, training, on_trial),
+        objective=request.objective,
+        epochs=request.settings.get("epochs"),
+        seed=request.seed,
+        leaderboard=compare(data, models, splits, request, on_trial),
     )

@@ -70,8 +70,9 @@ def compare(
         require_new_file(html, force, "comparison.html", data)
     from mogul.cli.compare import compare_file
     from mogul.cli.comparison_page import choices, comparison_table, write_page
-    from mogul.comparison.crossval import Training, Trial
+    from mogul.comparison.crossval import Trial
     from mogul.objective import require_objective
+    from mogul.training import FitRequest
 
     def say(split: int, trial: Trial) -> None:
         if trial.label in chosen:
@@ -79,8 +80,9 @@ def compare(
             scores = f"LL {trial.result.scores.ll:.2f} ({trial.seconds:.0f} s)"
             print(f"fold {split + 1} of {folds}: {label} {scores}", file=sys.stderr)
 
-    training = Training(epochs, seed, objective=require_objective(objective))
-    result = compare_file(data, wanted, given, chosen, folds, training, say, groups)
+    settings = {"epochs": epochs, "objective": require_objective(objective)}
+    request = FitRequest(seed=seed, settings={name: value for name, value in settings.items() if value is not None})
+    result = compare_file(data, wanted, given, chosen, folds, request, say, groups)
     if html is not None:
         write_page(result, html)
     failed = [f"{label} failed: {reason}" for label, reason in result.leaderboard.failures.items()]

@@ -9,11 +9,10 @@ import numpy as np
 
 from mogul._typing import Array
 from mogul.cli.columns import data_of_model
-from mogul.comparison.row_scores import predicted_parts, row_scores
+from mogul.comparison.crossval import row_scores
 from mogul.data.sources.formats import read_table
 from mogul.fitted.files import load
-from mogul.fitted.fitted import FittedLatent
-from mogul.metrics import Part, Scores, coverage
+from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores, coverage
 
 BAND = 0.95
 
@@ -62,7 +61,7 @@ def evaluate_file(
     pits: list[Array] = []
 
     def noted() -> Iterator[Part]:
-        for prediction, y in predicted_parts(fitted, data, seed=seed):
+        for prediction, y in fitted.predict_parts(data, FEW_OUTER * NUM_INNER, seed):
             means.append(prediction.mean)
             pits.append(prediction.cdf(y))
             yield prediction, y
@@ -75,7 +74,7 @@ def evaluate_file(
         num_rows=data.num_rows,
         scores=scores,
         outputs=[_output_scores(*column) for column in columns],
-        inferred_inputs=isinstance(fitted, FittedLatent),
+        inferred_inputs=fitted.is_latent,
         noise=fitted.noise_name,
         noise_factors=fitted.noise_factors,
         noise_floor=fitted.noise_floor,

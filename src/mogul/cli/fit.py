@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mogul.comparison.crossval import Leaderboard, Split, Training, compare, holdout, require_known_outputs
+from mogul.comparison.crossval import Leaderboard, Split, compare, holdout, require_known_outputs
 from mogul.data import Dataset
 from mogul.data.sources.columns import ON_COMMAND_LINE, Columns
 from mogul.data.sources.formats import read_table
@@ -16,10 +16,10 @@ from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, DataError
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.history import Choice
-from mogul.fitted.mixture import FittedMixture
 from mogul.models.families import AUTO, FROM_RESIDUALS, is_latent
 from mogul.objective import ObjectiveName
-from mogul.training.held_out import HELD_OUT_SHARE, rows_of_some_groups
+from mogul.training import FitRequest
+from mogul.training.split import HELD_OUT_SHARE, rows_of_some_groups
 
 # With so few rows a second fit is a matter of a minute at most.
 CHECKED_ROWS = 500
@@ -92,9 +92,8 @@ def fit_file(
     path: Path,
     targets: Sequence[str],
     inputs: Sequence[str] | None,
-    model: str | None,
     out: Path,
-    training: Training,
+    request: FitRequest,
     *,
     groups: str | None = None,
     check: bool | None = None,
@@ -106,56 +105,55 @@ def fit_file(
         path: of the table.
         targets: columns to predict.
         inputs: columns to predict from; None for all others.
-        model: one of `mogul.models.names()`; None is the default for so many rows, "auto" what held-out rows choose.
         out: the model file; its folder is made.
-        training: how.
+        request: the model and how to train it.
         groups: a column of labels: rows with the same one are held out together.
         check: whether to fit once more and compare with least squares; None does so where there are few rows.
         say: told what goes on after the model is saved.
     """
-    latent = model is not None and is_latent(model)
+    latent = request.model is not None and is_latent(request.model)
     if latent:
-        _refuse_held_out(str(model), groups, training)
+        _refuse_held_out(groups, request)
     table, columns = read_table(path), Columns(targets, inputs, groups, ON_COMMAND_LINE)
     labels = columns.labels(table)
     data = columns.data(table, latent=latent)
     if labels is not None:
-        training = replace(training, groups=group_numbers(labels, data.num_rows))
-    model = model or training.model_for(data)
-    splits = _splits_to_check(data, training, check) if not latent else []
+        request = replace(request, groups=group_numbers(labels, data.num_rows))
+    model = request.model_for(data)
+    splits = _splits_to_check(data, request, check) if not latent else []
     started = time.perf_counter()
-    fitted = training.fit(data, model)
+    fitted = request.fit(data)
     seconds = time.perf_counter() - started
     out.parent.mkdir(parents=True, exist_ok=True)
     fitted.save(out)
     checked = None
     if splits and not fitted.history.interrupted:
         say(f"Saved {out}. Fitting once more, beside least squares, on four fifths of the rows (--no-check does not).")
-        checked = Check(len(splits[0][1]), compare(data, [model], splits, training))
-    return _summary(path, out, data, groups, fitted, training, seconds, checked)
+        checked = Check(len(splits[0][1]), compare(data, [model], splits, request))
+    return _summary(path, out, data, groups, fitted, request, seconds, checked)
 
 
-def _refuse_held_out(model: str, groups: str | None, training: Training) -> None:
+def _refuse_held_out(groups: str | None, request: FitRequest) -> None:
     """Latent inputs belong to the rows trained on: there are none to predict other rows from."""
     given = {
         "--groups": groups is not None,
-        "--noise auto": training.options.get("noise") == AUTO,
-        "--calibrate": training.calibrate is not None,
+        "--noise auto": request.options.get("noise") == AUTO,
+        "--calibrate": request.calibrate is not None,
     }
     for option, is_given in given.items():
         if is_given:
             raise ConfigError(
-                f"{option} needs a model with observed inputs, of which rows can be held out; got {model}. "
+                f"{option} needs a model with observed inputs, of which rows can be held out; got {request.model}. "
                 "Leave it out."
             )
 
 
-def _splits_to_check(data: Dataset, training: Training, wanted: bool | None) -> list[Split]:
-    """None if no check is wanted; if nobody asked for one, none where it would be dear or cannot be done."""
+def _splits_to_check(data: Dataset, request: FitRequest, wanted: bool | None) -> list[Split]:
+    """None if no check is wanted. Without a wish, skipped when too slow or impossible."""
     if wanted is False or (wanted is None and not _MIN_CHECKED_ROWS <= data.num_rows <= CHECKED_ROWS):
         return []
     try:
-        splits = _split(data, training)
+        splits = _split(data, request)
         require_known_outputs(data, splits)
     except (ConfigError, DataError):
         if wanted:
@@ -164,14 +162,14 @@ def _splits_to_check(data: Dataset, training: Training, wanted: bool | None) -> 
     return splits
 
 
-def _split(data: Dataset, training: Training) -> list[Split]:
+def _split(data: Dataset, request: FitRequest) -> list[Split]:
     """A fifth of the rows, or of the groups, held out."""
-    if training.groups is None:
-        ((kept, held_out),) = holdout(data.num_rows, training.seed)
+    if request.groups is None:
+        ((kept, held_out),) = holdout(data.num_rows, request.seed)
     else:
-        held_out = rows_of_some_groups(training.groups, HELD_OUT_SHARE, training.seed)
+        held_out = rows_of_some_groups(request.groups, HELD_OUT_SHARE, request.seed)
         kept = np.setdiff1d(np.arange(data.num_rows), held_out)
-    training.on(kept).require_enough(data.rows(kept))
+    request.on(kept).require_enough(data.rows(kept))
     return [(kept, held_out)]
 
 
@@ -181,12 +179,11 @@ def _summary(
     data: Dataset,
     groups: str | None,
     fitted: Fitted,
-    training: Training,
+    request: FitRequest,
     seconds: float,
     check: Check | None,
 ) -> FitSummary:
-    courses = [_course(each) for each in (fitted.members if isinstance(fitted, FittedMixture) else [fitted])]
-    assert fitted.history.num_rows is not None  # only files of old do not say
+    assert fitted.history.num_rows is not None  # only old files lack it
     return FitSummary(
         source=str(path),
         out=str(out),
@@ -198,12 +195,12 @@ def _summary(
         output_names=data.output_names,
         groups=groups,
         missing_share=data.num_missing / data.y.size,
-        courses=courses,
+        courses=[_course(each) for each in fitted.single_models],
         noise=fitted.noise_name,
         noise_factors=fitted.noise_factors,
         noise_floor=fitted.noise_floor,
-        noise_by_objective=_noise_by_objective(fitted, training),
-        objective=training.objective,
+        noise_by_objective=_noise_by_objective(fitted, request),
+        objective=request.objective,
         seconds=seconds,
         retrained=fitted.history.retrained,
         choice=fitted.choice,
@@ -211,11 +208,11 @@ def _summary(
     )
 
 
-def _noise_by_objective(fitted: Fitted, training: Training) -> bool:
+def _noise_by_objective(fitted: Fitted, request: FitRequest) -> bool:
     """Balanced training has a use for noise that depends on the inputs alone; many rows have that anyway."""
     config = None if fitted.blueprint is None else fitted.blueprint.config
-    left_open = training.options.get("noise", FROM_RESIDUALS) == FROM_RESIDUALS
-    return left_open and training.objective == "balanced" and config is not None and config.start == "exact"
+    left_open = request.options.get("noise", FROM_RESIDUALS) == FROM_RESIDUALS
+    return left_open and request.objective == "balanced" and config is not None and config.start == "exact"
 
 
 def _course(fitted: Fitted) -> Course:

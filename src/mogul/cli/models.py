@@ -138,16 +138,22 @@ def fit(
     require_new_file(out, force, "model.mogul", data)
     from mogul.cli.fit import fit_file
     from mogul.cli.fit_lines import fit_lines
-    from mogul.comparison.crossval import Training
     from mogul.objective import require_objective
+    from mogul.training import FitRequest
 
     def say(line: str) -> None:
         print(line, file=sys.stderr)
 
-    options = {} if noise is None else {"noise": noise}
-    chosen = require_objective(objective)
-    training = Training(epochs, seed, preset, options, calibrate=calibrate, objective=chosen)
-    summary = fit_file(data, wanted, given, model, out, training, groups=groups, check=check, say=say)
+    settings = {"epochs": epochs, "objective": require_objective(objective)}
+    request = FitRequest(
+        model=model,
+        preset=preset,
+        seed=seed,
+        options={} if noise is None else {"noise": noise},
+        settings={name: value for name, value in settings.items() if value is not None},
+        calibrate=calibrate,
+    )
+    summary = fit_file(data, wanted, given, out, request, groups=groups, check=check, say=say)
     give(summary.to_json(), fit_lines(summary), json_)
 
 

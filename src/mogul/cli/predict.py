@@ -12,12 +12,11 @@ from jaxtyping import Float
 
 from mogul._typing import Array
 from mogul.cli.columns import data_of_model, inputs_of_model
-from mogul.comparison.row_scores import predicted_parts
 from mogul.data import Dataset
 from mogul.data.sources.formats import read_table
 from mogul.errors import ConfigError, DataError
 from mogul.fitted.files import load
-from mogul.fitted.fitted import Fitted, FittedLatent
+from mogul.fitted.fitted import Fitted
 from mogul.storage.atomic import write_whole
 
 NUM_SAMPLES = 250
@@ -94,7 +93,7 @@ def predict_file(
         fitted.require_calibration().multiplier(coverage)  # or an error before any work
     data = _rows_to_predict(fitted, path, inputs)
     means, stds, quantiles = [], [], []
-    for prediction, _ in predicted_parts(fitted, data, NUM_SAMPLES, seed):
+    for prediction, _ in fitted.predict_parts(data, NUM_SAMPLES, seed):
         means.append(prediction.mean)
         stds.append(prediction.std)
         quantiles.append(prediction.quantiles(levels) if levels else np.empty((0, *prediction.mean.shape)))
@@ -119,7 +118,7 @@ def write_predictions(predictions: Predictions, out: Path) -> None:
 def _rows_to_predict(fitted: Fitted, path: Path, inputs: Sequence[str] | None) -> Dataset:
     """Inputs with outputs unknown; for latent inputs, the outputs that are there."""
     table = read_table(path)
-    if isinstance(fitted, FittedLatent):
+    if fitted.is_latent:
         if inputs is not None:
             raise ConfigError(
                 f"--inputs must be left out for a model with latent inputs; got {', '.join(inputs)}. "

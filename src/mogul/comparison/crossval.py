@@ -1,9 +1,9 @@
-"""Models, least squares and the mean on the same held-out rows, and whether a line would do."""
+"""Cross-validation: models, least squares and the mean on the same held-out rows, and whether a line would do."""
 
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from statistics import fmean
@@ -15,93 +15,51 @@ from jaxtyping import Float, Int
 
 from mogul._typing import Array, IntArray
 from mogul.comparison.least_squares import LeastSquares, normal_prediction
-from mogul.comparison.row_scores import RowScores, predicted_parts, row_scores
 from mogul.core.joint import Correlated
-from mogul.data import Dataset, Scaling
+from mogul.data import Dataset, Scaling, Standardiser
 from mogul.errors import ConfigError, DataError, MogulError, NumericalError
-from mogul.fitted.fitted import Fitted
-from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores
-from mogul.objective import ObjectiveName
+from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores, score_rows
 from mogul.prediction import Prediction
+from mogul.training import FitRequest
 from mogul.training.correlation import Scores as ResidualScores
 from mogul.training.correlation import fit_loadings
-from mogul.training.presets import FEW_ROWS
-from mogul.training.request import Request
-from mogul.training.rows import Rows
+from mogul.training.defaults import FEW_ROWS
 
 LEAST_SQUARES, MEAN = "least squares", "mean"
-TIE = 0.05  # nats per row: less is nobody's gain
+TIE = 0.05  # nats per row: smaller differences are ties
 
 Split = tuple[IntArray, IntArray]
 
 
 @dataclass(frozen=True)
-class Training:
-    """How each model is trained: a preset, for at most so many epochs if they are given.
+class RowScores:
+    """Scores of a test set, and the log density of each of its rows: NaN for rows without any known output."""
 
-    `options` are those of the model; its noise is the default's, where they name none. Where rows have `groups`,
-    some are held out whole, to say how long to train, and rows where something is chosen by them; all are trained
-    on in the end. A share of the rows, or groups, is set aside to `calibrate` by, if it is given. `objective` is
-    what training maximises, where it is not the bound.
-    """
+    scores: Scores
+    log_density: Float[Array, "N"]
 
-    epochs: int | None = None
-    seed: int = 0
-    preset: str = "default"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    groups: Int[IntArray, "N"] | None = None
-    calibrate: float | None = None
-    objective: ObjectiveName = "elbo"
 
-    def fit(self, data: Dataset, model: str | None) -> Fitted:
-        """The model of this name, trained as `mogul.fit` would; None is the default for so many rows."""
-        return self._request(model).fitted(self._rows(data))
-
-    def model_for(self, data: Dataset) -> str:
-        """The default model for these rows."""
-        request = self._request(None)
-        return request.model_for(request.divided(self._rows(data))[0])
-
-    def require_enough(self, data: Dataset) -> None:
-        """Check that some of these rows, or groups, can be set aside and some watched."""
-        rest, _ = self._request(None).divided(self._rows(data))
-        rest.watched(None, self.seed)
-
-    def _rows(self, data: Dataset) -> Rows:
-        return Rows.of(data, None, self.groups)
-
-    def _request(self, model: str | None) -> Request:
-        settings: dict[str, Any] = {"objective": self.objective}
-        return Request(
-            model=model,
-            preset=self.preset,
-            seed=self.seed,
-            options=self.options,
-            settings=settings if self.epochs is None else settings | {"epochs": self.epochs},
-            calibrate=self.calibrate,
-        )
-
-    def on(self, rows: IntArray) -> "Training":
-        """The same for some of the rows."""
-        return self if self.groups is None else replace(self, groups=self.groups[rows])
+def row_scores(parts: Iterable[Part], units: Standardiser) -> RowScores:
+    """All scores in standardised units."""
+    return RowScores(*score_rows((prediction.standardised(units), units.apply(y)) for prediction, y in parts))
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What one competitor reached on the held-out rows of one split."""
+    """The scores of one competitor on the held-out rows of one split."""
 
     label: str
     seconds: float
     result: RowScores
-    chosen: str | None = None  # what held-out rows chose, where they did
+    chosen: str | None = None  # by "auto", where it was asked for
 
 
 @dataclass(frozen=True)
 class Entry:
     """A line of the leaderboard: means over splits, in standardised units.
 
-    `behind` is how far the log likelihood of a row is below the best one's, on the same rows. `chosen` says what "auto"
-    chose, and in how many splits.
+    `behind` is the log likelihood of the best minus its own, per row, on the same rows. `chosen` counts the splits in
+    which "auto" chose each model.
     """
 
     label: str
@@ -117,7 +75,7 @@ class Entry:
 
     @property
     def ties_with_best(self) -> bool:
-        """Whether the best is ahead by no more than a trifle, or no more than one standard error."""
+        """Whether the best is ahead by at most `TIE`, or by at most one standard error."""
         return self.behind <= max(TIE, self.behind_error)
 
 
@@ -137,7 +95,7 @@ class Leaderboard:
 
     @property
     def verdict(self) -> str:
-        """In a sentence or two, whether anything here is better than a line."""
+        """In a sentence or two, whether any model is better than least squares."""
         best, line, mean = self.entries[0], self[LEAST_SQUARES], self[MEAN]
         second = self.entries[1]
         if best is mean:
@@ -188,7 +146,7 @@ def holdout(num_rows: int, seed: int) -> list[Split]:
 
 
 def require_known_outputs(data: Dataset, splits: Sequence[Split]) -> None:
-    """Check before any training that all of it can be done: there must be something to learn, and to score."""
+    """Check before any training that each split has outputs to learn from and to score."""
     for number, (train, test) in enumerate(splits, start=1):
         unknown = np.isnan(data.y[train]).all(axis=0)
         if unknown.any():
@@ -206,7 +164,7 @@ def compare(
     data: Dataset,
     models: Sequence[str],
     splits: Sequence[Split],
-    training: Training,
+    request: FitRequest,
     on_trial: Callable[[int, Trial], None] = lambda split, trial: None,
 ) -> Leaderboard:
     """Fit every model to the training rows of every split, and score it on the held-out rows beside the baselines.
@@ -215,13 +173,13 @@ def compare(
         data: all rows.
         models: names of models with observed inputs.
         splits: places of the training and of the held-out rows.
-        training: how; its seed is that of draws, too.
+        request: how to train each model; its seed is that of draws, too.
         on_trial: called after each trial, with the number of its split.
 
     Example:
         >>> x = np.linspace(0, 1, 40)[:, None]
         >>> data = Dataset(x, 3 * x + np.sin(40 * x) / 100)
-        >>> compare(data, ["mogp"], folds(40, 2, seed=0), Training(epochs=2)).verdict[:13]
+        >>> compare(data, ["mogp"], folds(40, 2, seed=0), FitRequest(settings={"epochs": 2})).verdict[:13]
         'Least squares'
     """
     require_known_outputs(data, splits)
@@ -232,20 +190,20 @@ def compare(
             if label in failures:
                 continue
             try:
-                trial = _trial(label, data.rows(kept), data.rows(held_out), training.on(kept))
+                trial = _trial(label, data.rows(kept), data.rows(held_out), request.on(kept))
             except MogulError as error:
                 if isinstance(error, ValueError):
-                    raise  # of the user's, not of one model's
+                    raise  # the user's error, not one model's
                 failures[label] = str(error)
                 continue
             trials[label].append(trial)
             on_trial(number, trial)
     scored = np.concatenate([held_out for _, held_out in splits])
-    together = scored if training.groups is None else training.groups[scored]
+    together = scored if request.groups is None else request.groups[scored]
     return Leaderboard(_entries([each for label, each in trials.items() if label not in failures], together), failures)
 
 
-def _trial(label: str, train: Dataset, test: Dataset, training: Training) -> Trial:
+def _trial(label: str, train: Dataset, test: Dataset, request: FitRequest) -> Trial:
     started, chosen = time.perf_counter(), None
     parts: Iterator[Part]
     if label == MEAN:
@@ -253,11 +211,11 @@ def _trial(label: str, train: Dataset, test: Dataset, training: Training) -> Tri
     elif label == LEAST_SQUARES:
         parts = iter([(_correlated(LeastSquares.fit(train).predict, train, test), test.y)])
     else:
-        fitted = training.fit(train, label)
+        fitted = replace(request, model=label).fit(train)
         if fitted.history.interrupted:
-            raise KeyboardInterrupt  # what was learnt by then is not to be compared
+            raise KeyboardInterrupt  # a model half trained is not to be compared
         chosen = None if fitted.choice is None else fitted.choice.chosen.words
-        parts = predicted_parts(fitted, test, FEW_OUTER * NUM_INNER, training.seed)
+        parts = fitted.predict_parts(test, FEW_OUTER * NUM_INNER, request.seed)
     seconds = time.perf_counter() - started
     result = row_scores(parts, Scaling.of(train).outputs)
     if math.isnan(result.scores.ll):
@@ -266,9 +224,9 @@ def _trial(label: str, train: Dataset, test: Dataset, training: Training) -> Tri
 
 
 def _correlated(predict: Callable[[Float[Array, "N D"]], Prediction], train: Dataset, test: Dataset) -> Prediction:
-    """With residuals that are correlated across outputs, by the rule that finds the noise of models of few rows.
+    """A prediction with residuals correlated across outputs, found as for models of few rows.
 
-    Otherwise a model would be ahead of a line for the correlation alone.
+    Otherwise a model would be ahead of least squares for the correlation alone.
     """
     prediction = predict(test.x)
     if train.num_outputs == 1 or train.num_rows > FEW_ROWS:
@@ -288,9 +246,9 @@ def _mean_prediction(train: Dataset, x: Float[Array, "N D"]) -> Prediction:
 
 
 def _entries(trials: list[list[Trial]], together: Int[IntArray, "N"]) -> list[Entry]:
-    """Best first; differences are taken row by row, which cancels what is hard about a row for all.
+    """Best first; differences are taken row by row, which cancels how hard a row is for all.
 
-    Errors are those of rows drawn together as these labels say: each by itself, or in groups.
+    `together` labels rows that are drawn together, for standard errors: each by itself, or in groups.
     """
     rows = [np.concatenate([trial.result.log_density for trial in each]) for each in trials]
     best = max(rows, key=np.nanmean)
@@ -319,10 +277,10 @@ def _mean_coverage(scores: Sequence[Scores]) -> dict[float, float]:
 
 
 def _standard_error(values: Float[Array, "N"], together: Int[IntArray, "N"]) -> float:
-    """Of the mean over the rows that are there, where rows of a group tell of each other.
+    """The standard error of the mean over known rows, where rows of a group are dependent.
 
-    √(G / (G − 1) · Σ_g (Σ_{n ∈ g} (v_n − v̄))²) / N for G groups of N rows: for groups of one row each, sd / √N. A
-    single group cannot say how much groups differ, and its rows count one by one.
+    √(G / (G − 1) · Σ_g (Σ_{n ∈ g} (v_n − v̄))²) / N for G groups of N rows: for groups of one row each, sd / √N. The
+    rows of a single group count one by one, as nothing is known of other groups.
 
     >>> rows = np.array([1.0, 2.0, 3.0, 4.0])
     >>> [round(_standard_error(rows, groups), 3) for groups in (np.arange(4), np.array([0, 0, 1, 1]))]

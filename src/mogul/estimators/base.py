@@ -1,4 +1,4 @@
-"""What both estimators share: settings to a training, seeds, files."""
+"""The base of both estimators: from arguments to a request, seeds, files."""
 
 from collections.abc import Iterator
 from os import PathLike
@@ -17,9 +17,9 @@ from mogul.errors import ConfigError, FileError, require_natural
 from mogul.fitted.files import load_with_extra, save
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.predictor import FittedPredictor
-from mogul.training.request import Request
+from mogul.training import FitRequest
 
-# How many numbers the draws for a part of the rows may hold: some 160 MB in float64.
+# The most numbers in the draws for a part of the rows: 160 MB in float64.
 _NUMBERS_AT_ONCE = 20_000_000
 TRAINING = ("epochs", "batch_size", "learning_rate", "num_starts", "precision")
 _STATE = ("n_features_in_", "_seed", "_frame", "_single")
@@ -29,12 +29,12 @@ Estimator = TypeVar("Estimator", bound="GPEstimator")
 
 
 class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Arguments as they were given, and what `fit` made of them: `fitted_`."""
+    """Arguments as they were given, and `fitted_`, which `fit` makes."""
 
-    # Those that are settings of a training, and those that are options of `mogul.models.build`.
+    # Arguments that are settings of training, and options of `mogul.models.build`.
     _training: ClassVar[tuple[str, ...]] = TRAINING
     _building: ClassVar[tuple[str, ...]] = BUILDING
-    # Arguments of both estimators, which scikit-learn reads from each one's own __init__.
+    # Arguments of both estimators; scikit-learn reads them from each __init__.
     preset: str | None
     config: TrainingConfig | None
     options: dict[str, Any] | None
@@ -59,7 +59,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
 
     @classmethod
     def load(cls: "type[Estimator]", path: str | PathLike[str]) -> "Estimator":
-        """Read an estimator that `save` wrote: it predicts bit for bit what the saved one did."""
+        """Read an estimator that `save` wrote; its predictions are the same, bit for bit."""
         fitted, extra = load_with_extra(path)
         found = extra.get("estimator", "a model without an estimator")
         if found != cls.__name__:
@@ -88,9 +88,9 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         # Now and not when first used: a prediction must leave the estimator as it is.
         self._quick = fitted.predictor(seed=self._seed)
 
-    def _request(self, model: str | None, **asked: Any) -> Request:
-        """What `mogul.fit` would be asked for with the same arguments."""
-        return Request(
+    def _request(self, model: str | None, **asked: Any) -> FitRequest:
+        """The request that `mogul.fit` makes of the same arguments."""
+        return FitRequest(
             model=model,
             config=self.config,
             preset=self.preset,
@@ -112,19 +112,19 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         return given | (self.options or {})
 
     def _given(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """Those of these arguments that are not None; a grid's numbers may be NumPy's, which torch does not take."""
+        """These arguments where they are not None; NumPy numbers of a grid search become plain ones for torch."""
         values = {name: getattr(self, name) for name in names}
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
         return {name: value for name, value in plain.items() if value is not None}
 
     def _matrix(self, x: Any, *, reset: bool, missing: bool = False) -> Float[Array, "N D"]:
-        """Numbers in float64 with scikit-learn's checks: of columns and their names, against those of training."""
+        """A float64 matrix, with scikit-learn's checks of columns and names against those of training."""
         if not reset:
             check_is_fitted(self)
         return self._checked_matrix(x, reset=reset, missing=missing)
 
     def _checked_matrix(self, x: Any, *, reset: bool, missing: bool = False) -> Float[Array, "N D"]:
-        """The same while training, when inputs have been seen and nothing is fitted yet."""
+        """The same during training, when nothing is fitted yet."""
         finite = "allow-nan" if missing else True
         values = validate_data(self, as_array(x), reset=reset, dtype=np.float64, ensure_all_finite=finite)
         matrix: Array = np.ascontiguousarray(values)
@@ -135,7 +135,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         return None if names is None else [str(name) for name in names]
 
     def _parts(self, num_rows: int, num_samples: int) -> Iterator[tuple[int, slice]]:
-        """Rows in parts whose draws fit in memory, each with a seed of its own."""
+        """Parts of the rows whose draws fit in memory, each with its own seed."""
         per_row = self.fitted_.num_members * num_samples * len(self.output_names_)
         step = max(1, _NUMBERS_AT_ONCE // per_row)
         for number, first in enumerate(range(0, num_rows, step)):

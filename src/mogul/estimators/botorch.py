@@ -16,8 +16,7 @@ from torch.quasirandom import SobolEngine
 from mogul.core.base_samples import FreshNormals, GivenNormals
 from mogul.core.moments import Marginals
 from mogul.errors import ConfigError, ShapeError, UnsupportedError
-from mogul.fitted.fitted import Fitted, FittedLatent
-from mogul.fitted.mixture import FittedMixture
+from mogul.fitted.fitted import Fitted
 from mogul.fitted.predictor import Predictor
 from mogul.models.model import Model
 
@@ -63,11 +62,11 @@ class Surrogate(BotorchModel):
             num_samples: draws of a deep model's inner layers, for its means and variances.
             seed: of those draws.
         """
-        if isinstance(fitted, FittedLatent):
+        if fitted.is_latent:
             raise ConfigError("A surrogate must have observed inputs; those of this model are latent. Fit one with X.")
-        if isinstance(fitted, FittedMixture):
+        if fitted.num_members > 1:
             raise ConfigError(
-                f"A surrogate must be of one model; this is a mixture of {len(fitted.members)}: {fitted.model_name}. "
+                f"A surrogate must be of one model; this is a mixture of {fitted.num_members}: {fitted.model_name}. "
                 "Name one model, and leave num_kept out."
             )
         inputs, outputs = fitted.scaling.inputs, fitted.scaling.outputs

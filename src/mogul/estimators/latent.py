@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from mogul.estimators.base import GPEstimator, seed_of
 from mogul.fitted.fitted import FittedLatent
 from mogul.models.families import Name
 from mogul.nonlinearities import Nonlinearity
-from mogul.training.rows import Rows
+from mogul.training.starts import Saving
 
 
 class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -34,7 +35,7 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         epochs: passes over the data.
         batch_size: rows per step.
         learning_rate: Adam's, at first.
-        num_starts: random starts, of which the best is trained to the end.
+        num_starts: random restarts, of which the best is trained to the end.
         precision: "float32" or "float64".
         num_latents: the number L of GPs.
         num_hidden: the number H of hidden units.
@@ -105,23 +106,23 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         checkpoint: str | PathLike[str] | None = None,
         checkpoint_seconds: float = 60.0,
     ) -> "MultiOutputGPLVM":
-        """Train on rows of outputs; Ctrl-C ends that, and keeps what was learnt.
+        """Train on rows of outputs; Ctrl-C ends training and keeps what was learnt.
 
         Args:
             Y: outputs, where NaN is a missing value.
-            y: there for pipelines, and not used, as in every transformer of scikit-learn.
-            checkpoint: a folder from which the same call goes on where this one was killed, as in `mogul.fit`.
-            checkpoint_seconds: how long to wait between writings there.
+            y: ignored, as in every transformer of scikit-learn.
+            checkpoint: a folder for a checkpoint, which the same call resumes from, as in `mogul.fit`.
+            checkpoint_seconds: the least time between two checkpoints.
         """
         require_positive(n_components=self.n_components, inference_steps=self.inference_steps)
         model = _with_latent_inputs(self.model)
         self._seed = seed_of(self.random_state)
-        saving = {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
-        request = self._request(model, num_inputs=self.n_components, **saving)
+        saving = Saving(None, None if checkpoint is None else Path(checkpoint), checkpoint_seconds)
+        request = self._request(model, num_inputs=self.n_components, saving=saving)
         matrix = self._matrix(Y, reset=True, missing=True)
         names = self._names_in()
         data = named_dataset(None, None, Outputs(matrix, names, None, single=False))
-        fitted = request.fitted(Rows.of(data, None, None))
+        fitted = request.fit(data)
         assert isinstance(fitted, FittedLatent)
         self._frame, self._single = frame_kind(Y), False
         inference = replace(fitted.inference, steps=self.inference_steps)
@@ -144,7 +145,7 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         return self._given_back(self._quick.mean(matrix), like=Z)
 
     def impute(self, Y: Any) -> Any:
-        """The same rows with their missing values filled in by the mean of what the model says of them."""
+        """The same rows with missing values replaced by their predictive means."""
         matrix = self._matrix(Y, reset=False, missing=True)
         parts = self._parts(len(matrix), max(self.num_samples, self._numbers_per_row()))
         filled = [self.fitted_.reconstruct(matrix[rows], self.num_samples, seed).mean for seed, rows in parts]
@@ -171,7 +172,7 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         return result
 
     def score(self, Y: Any, y: Any = None) -> float:
-        """Mean of `log_density`: what a search over settings compares."""
+        """Mean of `log_density`, for searches over settings."""
         return float(self.log_density(Y).mean())
 
     def __sklearn_tags__(self) -> Any:
@@ -184,7 +185,7 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         return len(self.fitted_.input_names)
 
     def _numbers_per_row(self) -> int:
-        """What inference holds at work for each row and output, roughly."""
+        """Roughly the numbers that inference holds for each row and output."""
         return math.ceil(self.fitted_.model.numbers_per_row(1, drawn_inputs=True) / len(self.output_names_))
 
     def _given_back(self, values: Float[Array, "N P"], like: Any = None) -> Any:

@@ -4,17 +4,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from os import PathLike
-from typing import TYPE_CHECKING, Any, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
+from mogul._typing import Array
 from mogul.config import Precision, TrainingConfig
 from mogul.data import Dataset
-from mogul.data.sources.containers import Outputs, as_array, copies, named_dataset
+from mogul.data.sources.containers import FrameKind, Outputs, as_array, as_frame, copies, named_dataset
 from mogul.data.splits import group_numbers
-from mogul.errors import ConfigError, unknown_name
-from mogul.estimators.base import BUILDING, TRAINING, seed_of
-from mogul.estimators.predictions import Container, PredictsOutputs
+from mogul.errors import ConfigError, ShapeError, unknown_name
+from mogul.estimators.base import BUILDING, TRAINING, GPEstimator, seed_of
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.history import Choice
 from mogul.models.families import is_latent
@@ -22,33 +27,35 @@ from mogul.models.model import Model
 from mogul.models.parts import Parts
 from mogul.nonlinearities import Nonlinearity
 from mogul.objective import ObjectiveName
+from mogul.prediction import Prediction
 from mogul.registry import model_name
-from mogul.training.more import train_more
-from mogul.training.rows import Rows
-from mogul.training.task import MeanChoice
-from mogul.training.validation import is_pair, share_of
+from mogul.training.fit import train_more
+from mogul.training.split import is_pair, share_of
+from mogul.training.starts import MeanChoice, Saving
 
 if TYPE_CHECKING:
     import mogul.estimators.botorch
 
+Container = Literal["default", "pandas", "polars"]
 
-class MultiOutputGPRegressor(PredictsOutputs):
+
+class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Multi-output GP regression with uncertainty, for scikit-learn's pipelines and searches.
 
     Arguments that are None are chosen by the preset, for the number of rows and outputs: `mogul.fit` gives the same
     model for the same arguments. Outputs may miss values (NaN).
 
-    Up to 2,500 rows each output has an exact GP on top of a plane, with hyperparameters of the largest evidence, and
-    the default is a mogp with a latent GP for each output, in closed form. Other models start there and are trained on
-    by 300 steps of Adam, or 60 where their mixing is a net. With more rows, and with a kernel of one's own, starts are
-    random and training is by minibatches. What is about steps (epochs, batch_size, learning_rate, num_starts, num_kept)
-    changes nothing where none are taken, and a warning says so.
+    Up to 2,500 rows each output has an exact GP with a linear mean, with hyperparameters of the largest evidence, and
+    the default is a mogp with a latent GP for each output, in closed form. Other models start there and are trained by
+    300 more steps of Adam, or 60 where their mixing is a net. With more rows, and with your own kernel, starts are
+    random and training uses minibatches. Arguments about steps (epochs, batch_size, learning_rate,
+    num_starts, num_kept) have no effect where none are taken, and a warning says so.
 
     Args:
-        model: one of `mogul.models.names()` with observed inputs, or several, "mogp+n-sbgprn", for the mixture of what
-            they say. "auto" tries mogp, gprn, sbgprn and n-sbgprn and keeps the one under which held-out rows are
-            likeliest. None is mogp up to 2,500 rows; beyond, it is n-sbgprn, or with groups mogp+gprn+n-sbgprn. The
-            default never uses gprn beyond 20 outputs, nor a mixture with noise="auto".
+        model: one of `mogul.models.names()` with observed inputs, or several, "mogp+n-sbgprn", for the mixture of their
+            predictions. "auto" tries mogp, gprn, sbgprn and n-sbgprn and keeps the one with the largest likelihood of
+            validation rows. None is mogp up to 2,500 rows; beyond, it is n-sbgprn, or with groups mogp+gprn+n-sbgprn.
+            The default never uses gprn beyond 20 outputs, nor a mixture with noise="auto".
         preset: "default", or "paper" for the paper's choices: its protocol, constant noise, its sizes and means; None
             is the default.
         config: a whole `TrainingConfig` in place of a preset.
@@ -56,8 +63,8 @@ class MultiOutputGPRegressor(PredictsOutputs):
         batch_size: rows per step.
         learning_rate: Adam's, where it is largest; by default 0.02, and 0.01 with groups; up to 2,500 rows 0.005,
             and 0.003 for a net's mixing.
-        num_starts: random starts, of which the best is trained to the end; an exact start is one.
-        num_kept: so many of the best starts are trained to the end, and predictions are those of their mixture.
+        num_starts: random restarts, of which the best is trained to the end; an exact start is one.
+        num_kept: the number of best restarts that are trained to the end; predictions are those of their mixture.
         objective: what training maximises: "elbo", a bound on the evidence (the default); "balanced" for smaller errors
             at some cost in density, with gp and net noise; "predictive" for the density of predictions, with learnt
             sites in deep models.
@@ -70,16 +77,16 @@ class MultiOutputGPRegressor(PredictsOutputs):
             exact start the most there may be, 600 by default.
         nonlinearity: of the hidden units: a name, or any `Nonlinearity`.
         noise: "constant" (the default of the paper's preset), "net", "gp" (its size depends on x), "student-t",
-            "gp-student-t" or "low-rank", as `mogul.models.build` has it. "residuals" (the default) is what residuals
-            of rows left out of exact GPs ask for: constant, student-t, gp or gp-student-t, correlated across outputs
-            where residuals are; with more than 2,500 rows gp or gp-student-t. "auto" tries gp, constant and student-t
-            on held-out rows, as the model's "auto" tries models.
+            "gp-student-t" or "low-rank", as `mogul.models.build` has it. "residuals" (the default) lets leave-one-out
+            residuals of exact GPs choose: constant, student-t, gp or gp-student-t, correlated across outputs where
+            residuals are; with more than 2,500 rows gp or gp-student-t. "auto" tries gp, constant and student-t on
+            validation rows, as the model's "auto" tries models.
         options: further options of `mogul.models.build`, by name.
-        calibrate: share of the rows, or of the groups where there are any, that are set aside at random to calibrate by
-            after training: 0.2, say. The spread of predictions is made to fit them, and there is `predict_interval`.
+        calibrate: share of the rows, or of the groups, that is set aside at random and not trained on, 0.2 for example.
+            Predictive spreads are calibrated on these rows, and `predict_interval` is available.
         num_samples: draws of the predictive mixture, for quantiles, covariances and the densities of deep models.
-        random_state: of everything random but a training by `config`, which has a seed of its own; a number gives the
-            same result each time.
+        random_state: of everything random but training by `config`, which has its own seed; a number gives the same
+            result each time.
 
     Attributes:
         fitted_: the `mogul.Fitted` underneath.
@@ -155,23 +162,23 @@ class MultiOutputGPRegressor(PredictsOutputs):
         checkpoint: str | PathLike[str] | None = None,
         checkpoint_seconds: float = 60.0,
     ) -> "MultiOutputGPRegressor":
-        """Train on rows of inputs X (N, D) and outputs y (N, P) or (N,); Ctrl-C ends that, and keeps what was learnt.
+        """Train on rows of inputs X (N, D) and outputs y (N, P) or (N,); Ctrl-C ends training early.
 
         Args:
             X: finite inputs: array, tensor or frame.
             y: outputs, where NaN is a missing value.
             sample_weight: how often each row counts, in whole numbers.
-            validation: rows whose likelihood says when to stop, and what "auto" chooses: a pair (X, Y) of one's own, or
-                a share to hold out at random, a fifth where `groups` or "auto" needs one; else the ELBO is watched.
-                What `groups` or "auto" holds out is trained on in the end.
-            groups: a label for each row. Whole groups are held out then, drawn at random: rows of a trajectory, a
-                patient or a day tell of each other, and what counts is often how a model does on new ones. They say
-                how long to train, and what "auto" chooses; then the model is trained again, on all groups.
-            checkpoint: a folder from which the same call goes on where this one was killed, as in `mogul.fit`.
-            checkpoint_seconds: how long to wait between writings there.
+            validation: validation rows, whose likelihood decides when to stop and what "auto" chooses: a pair (X, Y) of
+                your own, or a share to hold out at random, a fifth where `groups` or "auto" needs one. Without them,
+                early stopping uses the ELBO. Rows that `groups` or "auto" holds out are trained on in the end.
+            groups: a label for each row. Validation rows are then whole groups, drawn at random: rows of a trajectory,
+                a patient or a day resemble each other, and predictions are often for new ones. They decide how long to
+                train and what "auto" chooses; then the model is trained again, on all groups.
+            checkpoint: a folder for a checkpoint, which the same call resumes from, as in `mogul.fit`.
+            checkpoint_seconds: the least time between two checkpoints.
         """
-        saving = {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
-        return self._fit(X, y, sample_weight, validation, groups, **saving)
+        saving = Saving(None, None if checkpoint is None else Path(checkpoint), checkpoint_seconds)
+        return self._fit(X, y, sample_weight, validation, groups, saving=saving)
 
     def _fit(
         self,
@@ -181,7 +188,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         validation: Any = None,
         groups: Any = None,
         epochs: Any = None,
-        **saving: Any,
+        saving: Saving | None = None,
     ) -> "MultiOutputGPRegressor":
         model = model_name(self.model)
         if model is not None and is_latent(model):
@@ -193,7 +200,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
             settings={} if epochs is None else {"epochs": epochs},
             validation=share_of(validation),
             calibrate=share_of(self.calibrate, "calibrate", otherwise=""),
-            **saving,
+            saving=saving or Saving(),
         )
         matrix = self._matrix(X, reset=True)
         outputs = Outputs.of(y, type(self).__name__)
@@ -201,7 +208,7 @@ class MultiOutputGPRegressor(PredictsOutputs):
         if is_pair(validation):
             request = replace(request, validation=self._own_rows(*validation))
         numbers = None if groups is None else group_numbers(as_array(groups), data.num_rows)
-        fitted = request.fitted(Rows.of(data, copies(sample_weight, data.num_rows), numbers))
+        fitted = replace(request, groups=numbers).fit(data, copies(sample_weight, data.num_rows))
         self._frame, self._single = outputs.frame, outputs.single
         self._keep(fitted)
         return self
@@ -211,14 +218,14 @@ class MultiOutputGPRegressor(PredictsOutputs):
         return named_dataset(matrix, self._names_in(), Outputs.of(y, type(self).__name__))
 
     def partial_fit(self, X: Any, y: Any, epochs: int | None = None) -> "MultiOutputGPRegressor":
-        """Go on training from the parameters at hand, with the scaling of the first fit; `fit`, if there was none.
+        """Continue training from the current parameters, with the scaling of the first fit; `fit`, if there was none.
 
-        Only the rows given are learnt from: pass old rows with new ones to keep what they taught.
+        Only the rows given are learnt from: include old rows to keep what they taught.
 
         Args:
             X: the same or other rows of inputs.
             y: their outputs.
-            epochs: how many passes, or how many more; as many as a first training has by default.
+            epochs: the number of further passes; by default that of the first training.
         """
         if not hasattr(self, "fitted_"):
             return self._fit(X, y, epochs=epochs)
@@ -226,14 +233,134 @@ class MultiOutputGPRegressor(PredictsOutputs):
         outputs = Outputs.of(y, type(self).__name__)
         self._require_outputs(outputs)
         data = named_dataset(matrix, self._names_in(), outputs)
-        seed = self._seed + len(self.fitted_.history.records)  # another each time, yet the same for the same calls
+        seed = self._seed + len(self.fitted_.history.records)  # differs between calls, and is reproducible
         self._keep(train_more(self.fitted_, data, epochs, seed))
         return self
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Mean of the outputs; with their standard deviations, or their P × P covariance at each row, noise included.
+
+        Frames come back where y was a frame, or where `set_output` says so; covariances are (N, P, P) always.
+        """
+        if return_std and return_cov:
+            raise ConfigError("Ask for return_std or return_cov; got both. The diagonal of the covariance is std².")
+        matrix = self._matrix(X, reset=False)
+        if not (return_std or return_cov):
+            return self._given_back(self._quick.mean(matrix), X)
+        mean, std = self._quick.mean_std(matrix)
+        if return_std:
+            return self._given_back(mean, X), self._given_back(std, X)
+        parts = [_correlations(part) for part in self._mixtures(matrix)]
+        cov: Array = np.concatenate(parts) * (std[:, :, None] * std[:, None, :])
+        return self._given_back(mean, X), cov
+
+    def predict_quantiles(self, X: Any, q: Any) -> Any:
+        """Quantiles of the predictive mixture: of the shape of `predict` for one level, (Q, N, P) for several."""
+        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
+        matrix = self._matrix(X, reset=False)
+        values = np.concatenate([part.quantiles(levels) for part in self._mixtures(matrix)], axis=1)
+        if np.ndim(q) == 0:
+            return self._given_back(values[0], X)
+        return values[..., 0] if self._single else values
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Any:
+        """Both ends of an interval for each output: two results like that of `predict`. Needs `calibrate`.
+
+        Promised: an output of a new row lies in its interval with at least this probability, however wrong the model,
+        if that row and the calibration rows are exchangeable: drawn in the same way, in no special order. With groups
+        this holds for a row of a new group, exchangeable with the calibration groups.
+
+        Not promised: this coverage at given inputs, or in a part of the input space; for all outputs of a row at once;
+        for data that drift. The coverage is a mean over sets of calibration rows: one set may give more or less. See
+        `mogul.fitted.calibration.Calibration`.
+
+        Args:
+            X: inputs.
+            coverage: the probability; n calibration rows or groups allow up to n/(n + 1).
+        """
+        matrix = self._matrix(X, reset=False)
+        calibration = self.fitted_.require_calibration()
+        low, high = calibration.interval(*self._quick.mean_std(matrix), coverage)
+        return self._given_back(low, X), self._given_back(high, X)
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, joint: bool = False, random_state: Any = 0
+    ) -> Float[Array, "N P S"] | Float[Array, "N S"]:
+        """Draws of the outputs, noise included, with the axes of scikit-learn's: rows, outputs (if several), draws.
+
+        Args:
+            X: inputs.
+            n_samples: the number S of draws.
+            joint: whether the rows of a draw belong to one function; else each row is drawn by itself.
+            random_state: of the draws.
+        """
+        matrix = self._matrix(X, reset=False)
+        seed = seed_of(random_state)
+        if joint:
+            draws = self.fitted_.sample_functions(matrix, n_samples, seed)
+            draws = draws + self.fitted_.sample_noise(matrix, n_samples, seed)
+        else:
+            draws = self.fitted_.predict(matrix, n_samples, seed).sample_components(n_samples, seed)
+        moved: Array = np.moveaxis(draws, 0, -1)
+        return moved[:, 0] if self._single else moved
+
+    def log_density(self, X: Any, y: Any) -> Float[Array, "N"]:
+        """log p(y | x) of each row over its observed outputs, in original units."""
+        matrix = self._matrix(X, reset=False)
+        outputs = Outputs.of(y, type(self).__name__)
+        self._require_outputs(outputs)
+        data = named_dataset(matrix, self._names_in(), outputs).in_order(self.fitted_.input_names, self.output_names_)
+        parts = self._parts(len(matrix), self.num_samples)
+        each = [self._mixture(matrix[rows], seed).log_density(data.y[rows]) for seed, rows in parts]
+        return np.concatenate(each)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² as scikit-learn defines it, over observed values, averaged over outputs."""
+        matrix = self._matrix(X, reset=False)
+        mean = self._quick.mean(matrix)
+        outputs = Outputs.of(y, type(self).__name__)
+        self._require_outputs(outputs)
+        data = named_dataset(matrix, self._names_in(), outputs).in_order(self.fitted_.input_names, self.output_names_)
+        values = data.y
+        weights = np.ones(len(mean)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        known = ~np.isnan(values)
+        scores = [
+            r2_score(true[seen], guess[seen], sample_weight=weights[seen])
+            for true, guess, seen in zip(values.T, mean.T, known.T, strict=True)
+            if seen.any()
+        ]
+        return float(np.mean(scores))
+
+    def jacobian(self, X: Any) -> Float[Array, "N P D"] | Float[Array, "N D"]:
+        """∂mean/∂x at each row, in units of an output over units of an input."""
+        slopes = self._quick.jacobian(self._matrix(X, reset=False))
+        return slopes[:, 0] if self._single else slopes
+
+    def _mixtures(self, matrix: Float[Array, "N D"]) -> list[Prediction]:
+        return [self._mixture(matrix[rows], seed) for seed, rows in self._parts(len(matrix), self.num_samples)]
+
+    def _mixture(self, matrix: Float[Array, "N D"], seed: int) -> Prediction:
+        return self.fitted_.predict(matrix, self.num_samples, seed)
+
+    def _given_back(self, values: Float[Array, "N P"], X: Any) -> Any:
+        config: dict[str, Container] = getattr(self, "_sklearn_output_config", {})
+        chosen = config.get("transform", "default")
+        kind: FrameKind | None = self._frame if chosen == "default" else chosen
+        if kind is not None:
+            return as_frame(values, self.output_names_, kind, like=X)
+        return values[:, 0] if self._single else values
+
+    def _require_outputs(self, y: Outputs) -> None:
+        if y.values.shape[1] != len(self.output_names_):
+            raise ShapeError(
+                f"Y must have {len(self.output_names_)} columns, as in training; got {y.values.shape[1]}. "
+                f"The columns are {', '.join(self.output_names_)}."
+            )
 
     def to_botorch(self) -> "mogul.estimators.botorch.Surrogate":
         """A BoTorch model for acquisition functions, in the units of training: a frozen copy of what is fitted now.
 
-        Its spread is the model's own, without what `calibrate` made of it. There is none of a mixture (`num_kept`).
+        Its spread is the model's own, without calibration. A mixture (`num_kept`) has no BoTorch model.
         """
         check_is_fitted(self)
         if find_spec("botorch") is None:
@@ -260,3 +387,15 @@ class MultiOutputGPRegressor(PredictsOutputs):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _correlations(mixture: Prediction) -> Float[Array, "N P P"]:
+    """Correlations of the outputs at each row: total covariance is that of component means plus component variances."""
+    cov = mixture.cov_of_means()
+    cov += mixture.joint.cross_cov(cov.shape[-1])
+    diagonal = np.arange(cov.shape[-1])
+    cov[:, diagonal, diagonal] += mixture.average(mixture.component_var)
+    scale = np.sqrt(cov[:, diagonal, diagonal])
+    cov /= scale[:, :, None] * scale[:, None, :]
+    cov[:, diagonal, diagonal] = 1.0  # to the last bit: variances on the diagonal are those of return_std
+    return cov

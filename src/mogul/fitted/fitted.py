@@ -240,9 +240,19 @@ class Fitted:
         return not self.history.num_epochs
 
     @property
+    def is_latent(self) -> bool:
+        """Whether inputs are latent."""
+        return False
+
+    @property
+    def single_models(self) -> tuple["Fitted", ...]:
+        """The models that a prediction mixes: this one, or the members of a mixture."""
+        return (self,)
+
+    @property
     def num_members(self) -> int:
-        """How many models a prediction is mixed of: so many times the draws asked for are in memory."""
-        return 1
+        """The number of models that a prediction mixes: each has the draws asked for in memory."""
+        return len(self.single_models)
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -255,6 +265,11 @@ class FittedLatent(Fitted):
 
     training: Batch
     inference: InferenceConfig
+
+    @property
+    def is_latent(self) -> bool:
+        """They are."""
+        return True
 
     @property
     def latent_means(self) -> Float[Array, "N D"]:

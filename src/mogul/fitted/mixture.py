@@ -1,6 +1,5 @@
 """Several starts of a model, or several models, kept together: the mixture of what each of them says."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +9,7 @@ import torch
 from jaxtyping import Float
 
 from mogul._typing import Array
-from mogul.errors import FitError, MogulWarning
+from mogul.errors import FitError, warn
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.predictor import PooledPredictor, Predictor
 from mogul.models.families import mixture
@@ -33,10 +32,8 @@ class FittedMixture(Fitted):
         """Of models trained on the same rows under the same scaling; those of a mixture among them count one by one."""
         best = members[0]
         names = best.input_names, best.output_names
-        each = [
-            one for member in members for one in (member.members if isinstance(member, FittedMixture) else [member])
-        ]
-        return FittedMixture(best.model, best.scaling, *names, best.history, tuple(each), blueprint=best.blueprint)
+        each = tuple(one for member in members for one in member.single_models)
+        return FittedMixture(best.model, best.scaling, *names, best.history, each, blueprint=best.blueprint)
 
     def superseded_by(self, retrained: Fitted) -> Fitted:
         """The other one, each of its members retrained."""
@@ -72,9 +69,9 @@ class FittedMixture(Fitted):
         return all(member.is_solved for member in self.members)
 
     @property
-    def num_members(self) -> int:
-        """The number K of models that were kept."""
-        return len(self.members)
+    def single_models(self) -> tuple[Fitted, ...]:
+        """The K models that were kept."""
+        return self.members
 
     def _predict(self, x: Any, num_samples: int, seed: int) -> Prediction:
         return Prediction.pooled([member.predict(x, num_samples, seed) for member in self.members])
@@ -107,7 +104,7 @@ def mixture_of(models: Sequence[str], train: Callable[[str], Fitted]) -> Fitted:
         except FitError as error:
             if place == len(models) - 1 and not done:
                 raise
-            _warn(f"{name} was passed over, and is not in the mixture. {error}")
+            warn(f"{name} was passed over, and is not in the mixture. {error}")
             continue
         except KeyboardInterrupt:
             if not done:
@@ -118,7 +115,7 @@ def mixture_of(models: Sequence[str], train: Callable[[str], Fitted]) -> Fitted:
         done.append(fitted)
     done = _counting_the_same(done)
     if len({fitted.num_members for fitted in done}) > 1:
-        _warn("Each model should have as many starts in the mixture; some were given up, and their model counts less.")
+        warn("Each model should have as many starts in the mixture; some were given up, and their model counts less.")
     return FittedMixture.of(done) if len(done) > 1 else done[0]
 
 
@@ -132,10 +129,6 @@ def _counting_the_same(done: list[Fitted]) -> list[Fitted]:
 
 
 def _of_some(done: list[Fitted], models: Sequence[str], name: str) -> Fitted:
-    _warn(f"All of {', '.join(models)} should be trained; {name} was interrupted. The mixture is of those before it.")
+    warn(f"All of {', '.join(models)} should be trained; {name} was interrupted. The mixture is of those before it.")
     whole = FittedMixture.of(done) if len(done) > 1 else done[0]
     return replace(whole, history=replace(whole.history, interrupted=True))
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, MogulWarning, stacklevel=6)

@@ -1,7 +1,7 @@
-"""A training in a file, written now and then, so that one that was killed goes on where it was, bit for bit.
+"""Checkpoints: training that was killed resumes from its last file, bit for bit.
 
-States are those between two epochs, where there is no order of rows and no half-made sum to remember: being killed
-costs the epoch at hand, and what was done since the file was last written.
+States are those between two epochs, without an order of rows or half a sum to keep: being killed costs the current
+epoch, and the epochs since the file was last written.
 """
 
 import hashlib
@@ -9,7 +9,6 @@ import json
 import math
 import reprlib
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -19,13 +18,14 @@ import numpy as np
 from torch import Tensor
 
 from mogul.data import Dataset
-from mogul.errors import ConfigError, FileError, MogulError, MogulWarning
+from mogul.errors import ConfigError, FileError, MogulError, warn
 from mogul.fitted.history import EpochRecord
 from mogul.storage.atomic import remove_partials, require_folder
 from mogul.storage.container import read_sealed, write_sealed
-from mogul.training.run import Run
-from mogul.training.starts import Starts
-from mogul.training.state import RunState
+from mogul.storage.settings import decode, encode
+from mogul.training.loop import Run
+from mogul.training.recovery import RunState
+from mogul.training.restarts import Restarts
 
 FILE_NAME = "training.mogul-checkpoint"
 Plain = dict[str, Any]
@@ -33,14 +33,14 @@ Tensors = dict[str, Tensor]
 
 
 class Checkpoint:
-    """The file of one training, in a folder of its own; what another training left there is never overwritten.
+    """The file of one training, in its own folder; the file of another training is never overwritten.
 
     It stays when training has ended: the same call then gives the same model at once.
 
     Args:
-        folder: where the file is or will be; it is made when there is something to write.
-        identity: what makes this training what it is, as plain JSON: see `identity_of`.
-        seconds: how long to wait between two writings; 0 writes after every epoch.
+        folder: of the file; made when there is something to write.
+        identity: the data and settings of this training, as plain JSON: see `identity_of`.
+        seconds: the time between two writings; 0 writes after every epoch.
     """
 
     def __init__(self, folder: Path, identity: Plain, seconds: float = 60.0) -> None:
@@ -53,43 +53,43 @@ class Checkpoint:
         self._written_at = time.monotonic()
         self._found = self._read() if self.path.exists() else None
 
-    def restore(self, starts: Starts) -> None:
-        """Put starts that were just built to where the file has them, if there is one."""
+    def restore(self, restarts: Restarts) -> None:
+        """Resume starts that were just built from the file, if there is one."""
         remove_partials(self.path)
         if self._found is None:
             return
         header, tensors = self._found
         try:
-            starts.scores |= {int(start): score for start, score in header["scores"].items()}
-            starts.given_up |= {int(start): reason for start, reason in header["given_up"].items()}
+            restarts.scores |= {int(start): score for start, score in header["scores"].items()}
+            restarts.given_up |= {int(start): reason for start, reason in header["given_up"].items()}
             for start, plain in header["runs"].items():
-                _restore_run(starts.runs[int(start)], plain, tensors, f"{start}.")
+                _restore_run(restarts.runs[int(start)], plain, tensors, f"{start}.")
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise FileError(
                 f"A checkpoint must fit the models of this version of mogul; {self.path} does not: {error!r}. "
                 "Use the version that wrote it, or delete it to train from the beginning."
             ) from error
 
-    def save_if_due(self, starts: Starts) -> None:
-        """Write, if the last time is long enough ago."""
+    def save_if_due(self, restarts: Restarts) -> None:
+        """Write, if enough time has passed since the last time."""
         if time.monotonic() - self._written_at >= self._seconds:
-            self.save(starts)
+            self.save(restarts)
 
-    def save(self, starts: Starts) -> None:
-        """Write, all or nothing; where that fails, training goes on, and says so."""
+    def save(self, restarts: Restarts) -> None:
+        """Write, all or nothing; where that fails, warn and continue."""
         tensors: Tensors = {}
-        going_on = [run for run in starts.runs if run.records and run.start not in starts.given_up]
+        going_on = [run for run in restarts.runs if run.records and run.start not in restarts.given_up]
         header = {
             "identity": self._identity,
-            "scores": starts.scores,
-            "given_up": starts.given_up,
+            "scores": restarts.scores,
+            "given_up": restarts.given_up,
             "runs": {run.start: _plain_run(run, tensors, f"{run.start}.") for run in going_on},
         }
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_sealed(self.path, header, tensors)
         except OSError as error:
-            warnings.warn(f"The checkpoint was not written, and training goes on. {error}", MogulWarning, stacklevel=2)
+            warn(f"The checkpoint was not written; training continues without it. {error}")
         self._written_at = time.monotonic()
 
     def _read(self) -> tuple[Plain, Tensors]:
@@ -113,12 +113,11 @@ class Checkpoint:
 
 
 def identity_of(data: Dataset, **settings: Any) -> Plain:
-    """What makes a training what it is: its data, by their names and a digest, and its settings.
+    """The data, by their names and a digest, and the settings: a checkpoint is for the same ones only.
 
     >>> identity_of(Dataset([[0.0]], [[1.0]]), model="mogp")["model"]
     'mogp'
     """
-    from mogul.storage.settings import encode  # which is about settings of training
 
     digest = hashlib.sha256()
     for values in (data.x, np.where(np.isnan(data.y), np.nan, data.y)):  # every NaN is the same
@@ -134,8 +133,6 @@ def identity_of(data: Dataset, **settings: Any) -> Plain:
 
 def _identity_of_today(identity: Any) -> Any:
     """The identity in an older file, with settings that it does not name at their defaults."""
-    from mogul.storage.settings import decode, encode
-
     try:
         return identity | {"config": encode(decode(identity["config"]), "config")}
     except (MogulError, LookupError, TypeError, ValueError, AttributeError):
@@ -143,7 +140,7 @@ def _identity_of_today(identity: Any) -> Any:
 
 
 def _first_difference(there: Any, here: Any, place: str = "") -> tuple[str, Any, Any]:
-    """Where two plain settings first differ, and how; the same twice where they do not."""
+    """Where two plain settings first differ, and both values; equal values where they do not."""
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         for key in [*here, *there]:
             if there.get(key) != here.get(key):
@@ -153,7 +150,7 @@ def _first_difference(there: Any, here: Any, place: str = "") -> tuple[str, Any,
 
 
 def _plain_run(run: Run, tensors: Tensors, prefix: str) -> Plain:
-    """A run as plain JSON; its tensors go among the others, with this prefix."""
+    """A run as plain JSON; its tensors are added to `tensors` under this prefix."""
     good = run.recovery.good
     return {
         "records": [list(asdict(record).values()) for record in run.records],

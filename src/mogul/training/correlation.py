@@ -1,13 +1,12 @@
-"""Estimate the correlation of noise between outputs from leave-one-out residuals of a fitted model.
+"""Correlation of the outputs' noise: loadings fitted to leave-one-out residuals, given each output's own noise.
 
-The leave-one-out residual of an output is noise, √n ζ, plus the error of the predicted signal, of variance c. The CDF
-of the output's own predictive law and the Normal quantile function turn it into a standard Normal score z. Noise has
-the share ρ = n/(n + c) of its variance, so that the scores of a row are
+The residual of a row left out is noise √n ζ plus an error of the signal of variance c. Its probability integral
+transform under the output's own likelihood gives a standard Normal z; the share ρ = n/(n + c) of its variance is noise:
 
     z ~ N(0, I + √ρ (R − I) √ρ)          R = I − diag(U Uᵀ) + U Uᵀ
 
-The loadings U maximise this density over all rows (of each row, its observed outputs) times a prior. Their rank is the
-one with the best Bayesian information criterion; rank 0 means independent noises.
+U maximises this density over all rows, each with its observed outputs, times a prior. The Bayesian information
+criterion chooses its rank; with rank 0, outputs are independent.
 """
 
 import math
@@ -23,19 +22,19 @@ from mogul._typing import Array
 from mogul.data import Batch
 from mogul.heads import NoiseCorrelation
 from mogul.models.model import Model
-from mogul.training.noise_steps import precision_of, signal_of
+from mogul.training.noise import precision_of, signal_of
 
 _MOST_FACTORS = 6
-_NUM_SCALES = 256  # draws of the noise's variance, for the chance of what a row is off by
-# Loadings are V/√(1 + |V|²), row by row, for V with a Normal prior of this scale: each output has noise of its own.
+_NUM_SCALES = 256  # draws of the noise's variance, for the probability of a residual
+# Loadings are V/√(1 + |V|²) in each row, for V with a Normal prior of this scale: each output keeps noise of its own.
 _PRIOR_SCALE = 2.0
-_LEAST_CAVITY = 1e-3  # of the signal's precision without a row, as a share of that with it
+_LEAST_CAVITY = 1e-3  # the smallest share of the signal's precision that is left without a row
 _LEAST_TAIL = 1e-12
 _STEPS = 100
 
 
 def correlate(model: Model, batch: Batch, generator: torch.Generator) -> None:
-    """Give a solved model the correlation of its noise, where rows left out speak for one."""
+    """Give a solved model the correlation of its noise, where leave-one-out residuals show one."""
     if batch.y.shape[1] > 1 and model.head.noise.solved_by_exact_gps:
         loadings = fit_loadings(Scores.of(model, batch, generator))
         if loadings.shape[1]:
@@ -44,12 +43,12 @@ def correlate(model: Model, batch: Batch, generator: torch.Generator) -> None:
 
 @dataclass(frozen=True)
 class Scores:
-    """What rows left out are off by.
+    """Leave-one-out residuals as standard Normals.
 
     Args:
-        z: as standard Normals, by each output's own law; 0 where it is missing.
+        z: residuals, transformed by each output's own likelihood; 0 where missing.
         noise_share: ρ.
-        observed: what is not missing.
+        observed: False where missing.
     """
 
     z: Float[Tensor, "N P"]
@@ -59,7 +58,7 @@ class Scores:
     @staticmethod
     @torch.no_grad()
     def of(model: Model, batch: Batch, generator: torch.Generator) -> "Scores":
-        """Of a model whose q(u) is at its optimum."""
+        """Those of a model whose q(u) is at its optimum."""
         gap, var = _left_out(model, batch, generator)
         noise = model.head.noise(batch.x, generator)
         noise_var = noise.draw_var(torch.Size([_NUM_SCALES, *gap.shape]), generator)
@@ -71,7 +70,7 @@ class Scores:
         return Scores(torch.where(known, z, 0.0).double(), torch.where(known, share, 0.0).double(), known)
 
     def log_density(self, loadings: Float[Tensor, "P R"]) -> Float[Tensor, "N"]:
-        """log N(z | 0, I + √ρ (R − I) √ρ) of each row over its observed outputs, without its constant."""
+        """log N(z | 0, I + √ρ (R − I) √ρ) of each row over its observed outputs, up to a constant."""
         own = 1 - self.noise_share * loadings.square().sum(1)
         scaled = self.noise_share.sqrt().unsqueeze(-1) * loadings
         precision = self.observed / own
@@ -88,10 +87,10 @@ class Scores:
 def _left_out(
     model: Model, batch: Batch, generator: torch.Generator
 ) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N P"]]:
-    """What each row is off by where it is left out, and the variance of the signal then.
+    """The leave-one-out residual of each row, and the variance of the signal without it.
 
-    With the precision τ that a row observes its outputs with, and the moments m and v of the GPs given all rows, those
-    without it are m − v τ (y − m)/(1 − v τ) and v/(1 − v τ). What else is not known hardly depends on one row.
+    With the precision τ of a row's observation and the moments m and v of the GPs given all rows, the moments without
+    it are m − v τ (y − m)/(1 − v τ) and v/(1 − v τ). Other uncertainty hardly depends on one row.
     """
     target = model.mean.residual(batch.y, batch.x)
     signal = signal_of(model, batch, generator)
@@ -107,7 +106,7 @@ def _left_out(
 
 
 def fit_loadings(scores: Scores) -> Float[Tensor, "P R"]:
-    """U of the rank that scores speak for; without columns where outputs are independent.
+    """U, with the rank of the largest criterion; without columns where outputs are independent.
 
     >>> z = torch.randn(300, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     >>> shares, seen = torch.ones_like(z), torch.ones_like(z, dtype=torch.bool)
@@ -136,14 +135,14 @@ def fit_loadings(scores: Scores) -> Float[Tensor, "P R"]:
 
 
 def _of_unit_size(scores: Scores) -> Scores:
-    """A correlation must not make up for an output's scale."""
+    """Scores of unit size: correlations must not correct an output's scale."""
     counts = scores.observed.sum(0).clamp_min(1)
     size = (scores.z.square().sum(0) / counts).sqrt()
     return Scores(scores.z / torch.where(size > 0, size, 1.0), scores.noise_share, scores.observed)
 
 
 def _of_rank(rank: int, scores: Scores) -> Float[Tensor, "P R"]:
-    """At the maximum of density times prior, by L-BFGS from principal components."""
+    """The maximum of density times prior, by L-BFGS from principal components."""
 
     def loss(flat: Float[Array, "K"]) -> tuple[float, Float[Array, "K"]]:
         raw = torch.as_tensor(flat.reshape(-1, rank)).requires_grad_()
@@ -169,5 +168,5 @@ def _principal(rank: int, scores: Scores) -> Float[Array, "P R"]:
 
 
 def _bounded(raw: Float[Tensor, "P R"]) -> Float[Tensor, "P R"]:
-    """Rows of any size to rows of norm below 1."""
+    """Rows of any norm, mapped to norms below 1."""
     return raw * torch.rsqrt(1 + raw.square().sum(1, keepdim=True))

@@ -1,26 +1,45 @@
-"""From data to a fitted model: the one function that users call."""
+"""From data to a fitted model: `fit`, which users call, and the request that every caller goes through."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
+import torch
 from jaxtyping import Int
 
 from mogul._typing import IntArray
+from mogul.config import Stopping, TrainingConfig
 from mogul.data import Dataset
+from mogul.data.advice import row_advice
 from mogul.data.sources.containers import as_array
 from mogul.data.sources.given import given_data
 from mogul.data.splits import group_numbers
+from mogul.errors import ConfigError, require_positive, warn
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.history import EpochRecord
-from mogul.models.families import is_latent
+from mogul.fitted.mixture import FittedMixture
+from mogul.models.families import AUTO, is_latent, members
 from mogul.models.model import Model
 from mogul.models.parts import Parts
+from mogul.objective import ObjectiveName
 from mogul.registry import model_name
-from mogul.training.request import SETTINGS, ConfigChoice, Request
-from mogul.training.rows import Rows
-from mogul.training.task import MeanChoice
-from mogul.training.validation import is_pair, share_of
+from mogul.training.choice import Candidates, train_candidates
+from mogul.training.defaults import default_model, preset, with_defaults
+from mogul.training.loop import Run
+from mogul.training.restarts import Restarts
+from mogul.training.split import Rows, held_out_share, is_pair, share_of, split_rows, warn_of_order, with_validation
+from mogul.training.starts import MeanChoice, Saving, Task
+
+# Settings of `TrainingConfig` that users may give one by one, beside a preset or a config.
+SETTINGS = ("epochs", "batch_size", "learning_rate", "num_starts", "num_kept", "objective", "precision")
+
+# Those that only gradient steps use: exact GPs have neither steps nor restarts.
+_OF_STEPS = ("epochs", "batch_size", "learning_rate", "num_starts", "num_kept")
+
+ConfigChoice = TrainingConfig | Callable[[str], TrainingConfig] | None
 
 
 def fit(
@@ -49,9 +68,9 @@ def fit(
 
     `MultiOutputGPRegressor` and `mogul fit` give the same model for the same data and arguments.
 
-    Up to 2,500 rows an exact GP of each output, with hyperparameters of the largest evidence found, is where training
-    starts, and for the default (a mogp with a latent GP for each of up to 24 outputs) where it ends. With more rows, or
-    a kernel of one's own, starts are random and training is by minibatches: see `mogul.training.presets.preset`.
+    Up to 2,500 rows, training starts from exact GPs, one for each output, with hyperparameters of the largest evidence
+    found. For the default, a mogp with one latent GP for each of up to 24 outputs, it ends there. With more rows, or
+    with your own kernel, starts are random and training uses minibatches: see `mogul.training.defaults.preset`.
 
     Args:
         X: inputs (N, D) in their own units: an array, a tensor or a DataFrame of pandas or polars, with Y beside it;
@@ -60,50 +79,50 @@ def fit(
         Y: outputs (N, P), or (N,) for one, where NaN is a missing value.
         model: one of `mogul.models.names()`; those that end in `-lvm` ignore any inputs of the data. Several names,
             "mogp+n-sbgprn", make a mixture: each is trained, and predictions are the mixture of theirs. "auto" trains
-            each of `mogul.training.choice.MODELS` (gprn up to 20 outputs) and keeps the one under which held-out rows
-            are likeliest, a fifth of all rows by default: see `Fitted.choice`. None is the default for so many rows,
-            outputs and groups: see `mogul.training.presets.default_model`. A function of parts is a model of one's own:
-            see docs/howto/add_a_model.md.
+            each of `mogul.training.defaults.MODELS` (gprn up to 20 outputs) and keeps the one with the largest
+            likelihood of validation rows, a fifth of all rows by default: see `Fitted.choice`. None is the default for
+            the numbers of rows and outputs, and for groups: see `mogul.training.defaults.default_model`. A function of
+            parts is your own model: see docs/howto/add_a_model.md.
         targets: columns of X to predict.
-        inputs: columns of X to predict from; all that are neither targets nor groups by default.
-        groups: a label for each row, or the column of X that holds them. Whole groups are held out then, drawn at
-            random: they say how long to train, and what "auto" chooses; then the model is trained on all of them. Where
-            rows are held out without groups and seem to follow each other in time, a warning says so.
-        validation: rows whose likelihood says when to stop, and what "auto" chooses: a `Dataset` or a pair (X, Y) of
-            one's own, or a share to hold out at random, a fifth where `groups` or "auto" needs one; else the ELBO is
-            watched.
-        calibrate: share of the rows, or of the groups where there are any, that are set aside at random to calibrate by
-            after training: 0.2, say. The spread of predictions is made to fit them, and there is `Fitted.interval`.
-        config: how to train, or a function that says so for each model by name; model, noise, sizes and mean are not
+        inputs: columns of X to predict from; by default all that are neither targets nor groups.
+        groups: a label for each row, or the column of X that holds them. Validation rows are then whole groups, drawn
+            at random. They decide how long to train and what "auto" chooses; then the model is trained on all groups.
+            Without groups, a warning says where rows held out at random seem to follow each other in time.
+        validation: validation rows, whose likelihood decides when to stop and what "auto" chooses: your own as a
+            `Dataset` or a pair (X, Y), or a share to hold out at random, a fifth where `groups` or "auto" needs one.
+            Without validation rows, early stopping uses the ELBO.
+        calibrate: share of the rows, or of the groups, that is set aside at random and not trained on, 0.2 for example.
+            Predictive spreads are calibrated on these rows, and `Fitted.interval` is available.
+        config: how to train, or a function that gives it for each model by name; model, noise, sizes and mean are not
             part of it.
         preset: a named way to train instead: "default", or "paper" for the paper's choices: its protocol, constant
             noise, its sizes and means.
-        seed: of everything random; a config has a seed of its own for the training itself.
-        mean: "linear" has a plane with random coefficients under each output, and models its residual: the default.
-            What is not known of the plane is part of every variance. "paper" has none of that, and each model's latent
-            GPs have the paper's means (the default of the paper's preset and of latent inputs); "zero" and "constant"
-            choose the latent GPs' means.
+        seed: of everything random; a config has its own seed for training.
+        mean: "linear", the default, adds a linear mean with random coefficients to each output and models its
+            residual; the uncertainty of the coefficients is part of every variance. "paper" has none of that, and the
+            latent GPs have the paper's means (the default of the paper's preset and of latent inputs); "zero" and
+            "constant" choose the latent GPs' means.
         num_inputs: the number of latent inputs of an `-lvm` model; 4 by default.
-        on_epoch: called after each epoch with its record and the model, which it must not change; epochs that are gone
-            back on come again.
-        checkpoint: a folder for a file from which the same call goes on, should this one be killed: on the same
+        on_epoch: called after each epoch with its record and the model, which it must not change; epochs that are
+            rolled back come again.
+        checkpoint: a folder for a checkpoint. If training is killed, the same call resumes from it: on the same
             machine, to the same model, bit for bit. It is kept at the end, and the same call then trains nothing.
-        checkpoint_seconds: how long to wait between writings of that file, which come at ends of epochs.
-        held_out: places of rows to watch and not to train on, in place of `groups` and `validation`.
-        retrain: whether rows that were held out are trained on in the end: the model is then trained again on all rows,
-            for as many epochs as made the held-out ones likeliest, at the same rates, with what they chose. By default
-            those of `groups` are, and those that "auto" drew to choose by; rows that were given are not.
+        checkpoint_seconds: the least time between two checkpoints, which are written at ends of epochs.
+        held_out: places of validation rows, in place of `groups` and `validation`.
+        retrain: whether validation rows are trained on in the end: the model is then trained again on all rows, with
+            the number of epochs, the learning rates and the choice that validation gave. By default it is for `groups`
+            and for rows that "auto" drew, and it is not for rows that were given.
         options: any of epochs, batch_size, learning_rate, num_starts, num_kept, objective and precision, in place of
-            the preset's or the config's; and noise, sizes and nonlinearity, as `mogul.models.build` takes them, of
-            which the model must have a use. What is not named is the default's
-            (`mogul.training.presets.with_defaults`), or the paper's with preset="paper". noise="residuals", the
-            default, is what residuals of rows left out ask for: constant, student-t, gp or gp-student-t, correlated
-            across outputs where training ends at exact GPs and residuals are (`Fitted.noise_factors`). noise="auto"
-            chooses among `mogul.training.choice.NOISES` as model="auto" does among models; where both do, first the
-            model with GP noise, then the noise. Options go to those that have a use for them.
+            the preset's or the config's; and noise, sizes and nonlinearity, as `mogul.models.build` takes them, if the
+            model has a use for them. Defaults are those of `mogul.training.defaults.with_defaults`, or the paper's with
+            preset="paper". noise="residuals", the default, lets leave-one-out residuals choose among constant,
+            student-t, gp and gp-student-t, correlated across outputs where training ends at exact GPs and residuals
+            are (`Fitted.noise_factors`). noise="auto" chooses among `mogul.training.defaults.NOISES` as model="auto"
+            does among models; with both, first the model with GP noise, then the noise. Each candidate gets the options
+            that it has a use for.
 
-    Ctrl-C ends training, and gives the best start as it was after its last whole epoch, with a warning. A training that
-    leaves the range of numbers goes back to smaller steps and more jitter, up to three times.
+    Ctrl-C ends training, with a warning, and gives the best start as it was after its last whole epoch. Training that
+    diverges is rolled back to smaller steps and more jitter, up to three times.
 
     Raises:
         FitError: no start could be trained.
@@ -120,30 +139,270 @@ def fit(
     name = model_name(model)
     latent = name is not None and is_latent(name)
     data, labels = given_data(X, Y, targets, inputs, groups, latent=latent)
-    numbers = None if labels is None else group_numbers(as_array(labels), data.num_rows)
-    given = {name: options.pop(name) for name in SETTINGS if name in options}
-    request = Request(
+    if is_pair(validation):
+        validation = given_data(*validation, latent=latent)[0]  # type: ignore[misc]  # it is a pair
+    given = {setting: options.pop(setting) for setting in SETTINGS if setting in options}
+    return FitRequest(
         model=name,
         config=config,
         preset=preset,
         seed=seed,
         mean=mean,
         options=options,
-        settings={name: value for name, value in given.items() if value is not None},
-        validation=_own_rows(validation, latent) or share_of(validation),
+        settings={setting: value for setting, value in given.items() if value is not None},
+        groups=None if labels is None else group_numbers(as_array(labels), data.num_rows),
+        validation=validation if isinstance(validation, Dataset) else share_of(validation),
         calibrate=share_of(calibrate, "calibrate", otherwise=""),
         held_out=held_out,
         retrain=retrain,
         num_inputs=num_inputs,
-        on_epoch=on_epoch,
-        checkpoint=checkpoint,
-        checkpoint_seconds=checkpoint_seconds,
+        saving=Saving(on_epoch, None if checkpoint is None else Path(checkpoint), checkpoint_seconds),
+    ).fit(data)
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """What `mogul.fit`, the estimators, the command line and the laboratory ask for; None is chosen for the data.
+
+    Args:
+        model: a name, several with + between them, or "auto".
+        config: how to train, in place of a preset.
+        preset: a named way to train.
+        as_in_paper: whether noise, sizes and mean are the paper's where they are not given, as with preset="paper".
+        seed: of everything random but training by a config, which has its own.
+        mean: as `mogul.fit` takes it.
+        options: options of `mogul.models.build`.
+        settings: some of `SETTINGS`, in place of the preset's or the config's.
+        groups: the number of each row's group.
+        validation: a share of the rows or groups to validate on, or the user's own rows.
+        calibrate: a share of the rows or groups to calibrate by.
+        held_out: places of validation rows.
+        retrain: whether validation rows are trained on in the end; by default those of groups, and those that "auto"
+            drew.
+        num_inputs: the number of latent inputs.
+        saving: what happens after an epoch: a callback, checkpoints.
+
+    Example:
+        >>> data = Dataset([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
+        >>> FitRequest(seed=2).fit(data).model_name
+        'mogp'
+    """
+
+    model: str | None = None
+    config: ConfigChoice = None
+    preset: str | None = None
+    as_in_paper: bool = False
+    seed: int = 0
+    mean: MeanChoice | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    groups: Int[IntArray, "N"] | None = None
+    validation: float | Dataset | None = None
+    calibrate: float | None = None
+    held_out: Int[IntArray, "W"] | None = None
+    retrain: bool | None = None
+    num_inputs: int | None = None
+    saving: Saving = field(default_factory=Saving)
+
+    def __post_init__(self) -> None:
+        if self.config is not None and self.preset is not None:
+            raise ConfigError(
+                f"Give config or preset, not both; got preset {self.preset!r} beside a config. Drop one of them."
+            )
+        if not (self.config is None or isinstance(self.config, TrainingConfig) or callable(self.config)):
+            raise ConfigError(f"config must be a mogul.TrainingConfig; got {self.config!r}. Leave it out.")
+
+    def fit(self, data: Dataset, chosen: Int[IntArray, "K"] | None = None) -> Fitted:
+        """The model, trained on the chosen rows, with repetitions, and calibrated by the rows set aside for that.
+
+        Data → split → starts → loop → fitted: this method chooses what was not given and splits off validation rows;
+        `train_candidates` trains one model or several; `Task.fitted` takes one from its starts to what is fitted.
+        """
+        self._require_one_way_to_hold_out()
+        everything = Rows.of(data, chosen, self.groups)
+        for finding in row_advice(everything.once_each()):
+            warn(finding.message)
+        rows, aside = self._set_aside(everything)
+        model = self._model_for(rows)
+        paper = "paper" if self.as_in_paper else self.preset
+        options = with_defaults(self.options, model, paper, rows.data.num_outputs, rows.data.num_rows)
+        candidates = Candidates.of(model, options, rows.data.num_outputs, self.num_inputs)
+        share = held_out_share(self.config_for(candidates.models[0], rows).stopping, choosing=candidates.choosing)
+        known, places = self._validation_rows(rows, share)
+        given = places is not None
+        drawn = self.held_out is None and not isinstance(self.validation, Dataset)
+        if rows.groups is None and ((drawn and given) or (aside is not None and not (drawn and share))):
+            warn_of_order(everything.once_each())  # in all other cases `Task.advise` does
+
+        def task_of(name: str) -> Task:
+            config = candidates.validated(self.config_for(name, rows), known.num_rows, given=given)
+            mean = "paper" if self.mean is None and paper == "paper" else self.mean
+            return Task.of(known, name, config, mean, self.num_inputs, options, places, self.saving)
+
+        retrain = self._grouped or (candidates.choosing and drawn) if self.retrain is None else self.retrain
+        fitted = train_candidates(candidates, task_of, retrain=retrain)
+        if model != AUTO and fitted.is_solved:
+            self._warn_of_unused(fitted.model_name, rows)
+        if aside is None:
+            return fitted
+        return fitted.calibrated(aside.data, aside.places if aside.groups is None else aside.groups, self.seed)
+
+    def _warn_of_unused(self, model: str, rows: Rows) -> None:
+        """Name the settings of gradient steps that were given where exact GPs left none to take."""
+        unused = self._unused(members(model)[0], rows)
+        if unused:
+            listed = ", ".join(f"{name}={value!r}" for name, value in unused.items())
+            warn(
+                f"Settings of training by steps have no effect on {model}, which exact GPs solve here; got {listed}. "
+                "Leave them out, or train by steps: preset='paper', or config=TrainingConfig(start='random')."
+            )
+
+    def _unused(self, model: str, rows: Rows) -> dict[str, Any]:
+        """Settings of gradient steps that were given and differ from the default's."""
+        usual = preset("default", model, self.seed, rows.data.num_rows, grouped=self._grouped)
+        given = {name: self.settings[name] for name in _OF_STEPS if name in self.settings}
+        config = self.config(model) if callable(self.config) else self.config
+        if config is not None and not config.epochs:  # no steps were asked for
+            return {}
+        if config is not None:
+            own = {name: getattr(config, name) for name in _OF_STEPS}
+            given = {name: value for name, value in own.items() if value != getattr(TrainingConfig, name)} | given
+        return {name: value for name, value in given.items() if value != getattr(usual, name)}
+
+    def on(self, rows: Int[IntArray, "K"]) -> "FitRequest":
+        """The same request for some of the rows."""
+        return self if self.groups is None else replace(self, groups=self.groups[rows])
+
+    def model_for(self, data: Dataset) -> str:
+        """The model named, or the default for these data."""
+        return self._model_for(self._set_aside(Rows.of(data, None, self.groups))[0])
+
+    def require_enough(self, data: Dataset) -> None:
+        """Check that there are enough rows, or groups, to calibrate, to validate and to train."""
+        rows, _ = self._set_aside(Rows.of(data, None, self.groups))
+        rows.validation_rows(None, self.seed)
+
+    @property
+    def objective(self) -> ObjectiveName:
+        """The training objective asked for."""
+        objective: ObjectiveName = self.settings.get("objective", "elbo")
+        return objective
+
+    def config_for(self, model: str, rows: Rows) -> TrainingConfig:
+        """The config or the preset for a model, with the settings that were given one by one."""
+        given = dict(self.settings)
+        if callable(self.config):
+            config = self.config(model)
+        else:
+            own_kernel, num_rows = self.options.get("kernel") is not None, rows.data.num_rows
+            config = self.config or preset(
+                self.preset or "default", model, self.seed, num_rows, grouped=self._grouped, own_kernel=own_kernel
+            )
+        if "epochs" in given:
+            require_positive(epochs=given["epochs"])
+            config = config.within(given.pop("epochs"))
+        if "num_kept" in given:
+            require_positive(num_kept=given["num_kept"])
+            given.setdefault("num_starts", max(config.num_starts, given["num_kept"]))
+        if isinstance(self.validation, float) and self.groups is None:
+            given["stopping"] = replace(config.stopping or Stopping(), held_out=self.validation)
+        return replace(config, **given)
+
+    def _set_aside(self, rows: Rows) -> tuple[Rows, Rows | None]:
+        """Rows to train and validate on, and calibration rows."""
+        return (rows, None) if self.calibrate is None else rows.set_aside(self.calibrate, self.seed)
+
+    def _model_for(self, rows: Rows) -> str:
+        sizes = rows.data.num_rows, rows.data.num_outputs
+        return self.model or default_model(*sizes, grouped=self._grouped, noise=self.options.get("noise"))
+
+    @property
+    def _grouped(self) -> bool:
+        """Whether new rows belong to new groups; given validation rows that are trained on in the end say so, too."""
+        return self.groups is not None or (self.held_out is not None and bool(self.retrain))
+
+    def _validation_rows(self, rows: Rows, share: float | None) -> tuple[Dataset, Int[IntArray, "W"] | None]:
+        """All rows, and places of validation rows; None where the config draws them, or has none."""
+        if isinstance(self.validation, Dataset):
+            return with_validation(rows.data, self.validation)
+        if self.held_out is not None:
+            return rows.data, self.held_out
+        return rows.data, rows.validation_rows(self.validation or share, self.seed)
+
+    def _require_one_way_to_hold_out(self) -> None:
+        given = {
+            "groups": self.groups is not None,
+            "validation": self.validation is not None,
+            "calibrate": self.calibrate is not None,
+        }
+        if isinstance(self.validation, Dataset) and self.groups is not None:
+            raise ConfigError("Give rows to validate on, or groups to take them from; got both. Leave one of them out.")
+        for name in (name for name, is_given in given.items() if is_given):
+            if self.held_out is not None:
+                raise ConfigError(
+                    f"held_out says which rows are held out, and {name} draws some; got both. Leave one of them out."
+                )
+            if self.model is not None and is_latent(self.model):
+                raise ConfigError(
+                    f"{name} needs a model with observed inputs, of which rows can be held out; got {self.model}. "
+                    "Leave it out."
+                )
+
+
+def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: int = 0) -> Fitted:
+    """Continue training with the scaling of the first training; the model given is left unchanged.
+
+    Only these rows are learnt from: include old rows to keep what they taught.
+
+    Args:
+        fitted: where to start.
+        data: rows with the same columns.
+        epochs: the number of further epochs; by default that of the first training.
+        seed: of everything random.
+
+    Example:
+        >>> data = Dataset([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
+        >>> fitted = fit(data, model="mogp", config=TrainingConfig(epochs=2, num_starts=1))
+        >>> len(train_more(fitted, data, epochs=3).history.elbo)
+        5
+    """
+    if fitted.num_members > 1:
+        more: list[Fitted] = []
+        for place, member in enumerate(fitted.single_models):
+            interrupted = bool(more) and more[-1].history.interrupted  # Ctrl-C ends all of it
+            more.append(member if interrupted else train_more(member, data, epochs, seed + place))
+        return replace(FittedMixture.of(more), choice=fitted.choice)
+    blueprint = fitted.blueprint
+    config = blueprint.config if blueprint else None
+    if blueprint is None or config is None or fitted.is_latent:
+        raise ConfigError(
+            "More training needs a model with observed inputs that fit made; this one is not. Fit it anew."
+        )
+    # Rates that were replayed, one for each epoch, are of that training alone.
+    config = replace(
+        config,
+        epochs=config.epochs if epochs is None else epochs,
+        rates=None,
+        anneal_epochs=0,
+        num_starts=1,
+        num_kept=1,
     )
-    return request.fitted(Rows.of(data, None, numbers))
-
-
-def _own_rows(validation: Any, latent: bool) -> Dataset | None:
-    """Rows of a user's own to validate on, if there are any."""
-    if isinstance(validation, Dataset):
-        return validation
-    return given_data(*validation, latent=latent)[0] if is_pair(validation) else None
+    generator = torch.Generator().manual_seed(seed)
+    batch = fitted.scaling.batch(data.in_order(fitted.input_names, fitted.output_names), config.dtype)
+    if config.stopping and fitted.choice is not None:  # rows were held out to choose by, and that is done
+        config = replace(config, stopping=replace(config.stopping, held_out=0.0))
+    # By the seed of the first training: the same rows, given again, have the same validation rows.
+    kept, places = (torch.as_tensor(rows) for rows in split_rows(len(batch), config.stopping, None, config.seed))
+    known, validation = (batch.rows(kept), batch.rows(places)) if len(places) else (batch, None)
+    history = fitted.history
+    restarts = Restarts([Run(deepcopy(fitted.model), known, config, generator, held_out=validation)])
+    (run,) = restarts.train(blueprint.model)
+    done = len(history.elbo)
+    records = [replace(record, epoch=done + record.epoch, start=history.chosen_start) for record in run.records]
+    return replace(
+        fitted,
+        model=run.model,
+        calibration=None,  # of another model
+        history=replace(restarts.history(run), records=(*history.records, *records), chosen_start=history.chosen_start),
+        blueprint=blueprint.solved_by(run.solver),
+    )

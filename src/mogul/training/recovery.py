@@ -1,66 +1,113 @@
-"""What to do when numbers run away: go back, take smaller steps, add more jitter; and when that is no use, say why."""
+"""States of a run between two epochs, and how it recovers from divergence: roll back, smaller steps, more jitter."""
 
 import logging
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 from linear_operator.utils.errors import NanError, NotPSDError
+from torch import Tensor
 
 from mogul.config import TrainingConfig
 from mogul.errors import FitError, NumericalError
 from mogul.models.model import Model
 from mogul.priors import IndependentGPs, with_more_jitter
-from mogul.training.state import RunState
 
 if TYPE_CHECKING:
-    from mogul.training.run import Run
+    from mogul.training.loop import Run
 
 MAX_ROLLBACKS = 3
 _SMALLER, _MORE_JITTER = 0.3, 10.0
-_LONG_STEPS = 0.3  # a learning rate above this is the first thing to doubt
+_LONG_STEPS = 0.3  # a learning rate above this is the likeliest cause
 TROUBLE = (NumericalError, NanError, NotPSDError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]  # torch's own
+
+_MODEL, _OPTIMISER, _GENERATOR, _STEP = "model.", "optimiser.", "generator", "step"
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class RunState:
+    """All that the rest of a run depends on, between two epochs: to keep, to restore and to write to a file."""
+
+    tensors: dict[str, Tensor]
+    num_epochs: int
+    num_steps: int
+    clock: int
+    watched: tuple[float, ...]
+    best_score: float
+    best_epochs: int
+    best: dict[str, Tensor]  # of the model: its best epoch on validation rows
+
+
+@torch.no_grad()
+def copied_tensors(model: Model, optimiser: torch.optim.Optimizer, generator: torch.Generator) -> dict[str, Tensor]:
+    """Copies of the tensors of a model, its optimiser and its generator, by name."""
+    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+    tensors = {_MODEL + name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for parameter, parts in optimiser.state.items():
+        for part, tensor in parts.items():
+            tensors[f"{_OPTIMISER}{part}.{names[parameter]}"] = tensor.clone()
+    return tensors | {_GENERATOR: generator.get_state()}
+
+
+@torch.no_grad()
+def put_back(
+    tensors: dict[str, Tensor], model: Model, optimiser: torch.optim.Optimizer, generator: torch.Generator
+) -> None:
+    """Restore all three from copies, bit for bit; the copies are left unchanged."""
+    model.load_state_dict(
+        {name.removeprefix(_MODEL): tensor for name, tensor in tensors.items() if name.startswith(_MODEL)}
+    )
+    parameters = dict(model.named_parameters())
+    optimiser.state.clear()
+    for label, tensor in tensors.items():
+        if label.startswith(_OPTIMISER):
+            part, _, name = label.removeprefix(_OPTIMISER).partition(".")
+            # The fused optimiser needs averages in the memory layout of their parameter.
+            kept = tensor.clone() if part == _STEP else torch.empty_like(parameters[name]).copy_(tensor)
+            optimiser.state[parameters[name]][part] = kept
+    generator.set_state(tensors[_GENERATOR])
+
+
 class Recovery:
-    """The last good state of a run, to go back to, at most three times.
+    """Rolls a run back to its last good state, at most three times.
 
     A state is good once an epoch from it went well: what is wrong with a state shows in the step after it. It is copied
-    once per epoch; going back costs the epoch that went wrong and the one before it.
+    once per epoch; a rollback costs the epoch that diverged and the one before it.
     """
 
     def __init__(self) -> None:
         self.rollbacks = 0
         self.good: RunState | None = None
-        self._begun: RunState | None = None  # where the epoch at hand began
+        self._begun: RunState | None = None  # where the current epoch began
 
     @property
     def rate_factor(self) -> float:
-        """What learning rates are multiplied by."""
+        """The factor of all learning rates."""
         return float(_SMALLER**self.rollbacks)
 
-    def advance(self, run: "Run") -> None:
-        """One epoch of a run, or one again from an earlier state."""
-        while True:
-            self._begun = run.state()
-            try:
-                run.advance()
-            except TROUBLE as error:
-                self._roll_back(run, self._begun, error)
-            else:
-                self.good, self._begun = self._begun, None
-                return
+    @contextmanager
+    def guard(self, run: "Run") -> Iterator[None]:
+        """Around one epoch: where it diverges, the run is rolled back and the epoch counts as not done."""
+        self._begun = run.state()
+        try:
+            yield
+        except TROUBLE as error:
+            self._roll_back(run, self._begun, error)
+        else:
+            self.good, self._begun = self._begun, None
 
     def undo(self, run: "Run") -> None:
-        """Leave out an epoch that was begun and not ended, if there is one."""
+        """Go back to the beginning of an unfinished epoch, if there is one."""
         if self._begun is not None:
             run.restore(self._begun)
             self._begun = None
 
     def resume(self, run: "Run", rollbacks: int, good: RunState | None) -> None:
-        """Be what another recovery was, for a run that is as it was built."""
+        """Restore a recovery from a checkpoint, for a run that was just built."""
         self.good = good
         for _ in range(rollbacks):
             self._soften(run.model)
@@ -68,10 +115,10 @@ class Recovery:
     def _roll_back(self, run: "Run", begun: RunState, error: Exception) -> None:
         began = run.num_steps > begun.num_steps
         epoch = begun.num_epochs + 1
-        run.restore(replace(self.good or begun, watched=()))  # what was seen at other rates says nothing of these
+        run.restore(replace(self.good or begun, watched=()))  # scores at other rates say nothing of the new ones
         if self.rollbacks == MAX_ROLLBACKS:
             raise FitError(
-                f"Training must stay within numbers; in epoch {epoch} it did not, for the {MAX_ROLLBACKS + 1}th time, "
+                f"Training must not diverge; in epoch {epoch} it did, for the {MAX_ROLLBACKS + 1}th time, "
                 f"with steps of {self.rate_factor:.2g} times their length: {_first_sentence(error)}. "
                 f"{likely_cause(run.config, began=began)}"
             ) from error

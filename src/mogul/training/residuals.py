@@ -1,4 +1,4 @@
-"""Exact GPs beside outliers: what the residuals of rows left out say about tails, and whether noise depends on x."""
+"""Exact GPs that are robust to outliers: leave-one-out residuals show heavy tails, and noise that depends on x."""
 
 import math
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from scipy.special import gammaln
 from mogul._typing import Array
 from mogul.training.exact import REFINED_ROWS, ExactGP, fit_exact_gp, leave_one_out
 
-# Log likelihood that Student's t must have over the Normal, with one number more: by chance it is 0 to 1.
+# The gain in log likelihood that Student's t needs over the Normal, for one more parameter: by chance it is 0 to 1.
 _HEAVY_GAIN = 4.0
-# In standard deviations of what reordered residuals give.
+# Standard deviations of the statistic over permutations of the residuals.
 _DEPENDENT = 5.0
 _NUM_ORDERS, _MOST_ROWS = 50, 1000
-_LEAST_DOF, _MOST_DOF = 3.0, 200.0  # with fewer, variances are of another order than what is usual
+_LEAST_DOF, _MOST_DOF = 3.0, 200.0  # with fewer, the variance is far larger than typical residuals
 _REWEIGHTED = 3
 
 
 @dataclass(frozen=True)
 class StudentT:
-    """Student's t fitted to residuals, and by how many nats it is likelier than the Normal."""
+    """Student's t fitted to residuals, and its gain in log likelihood over the Normal, in nats."""
 
     dof: float
     scale: float
@@ -30,11 +30,11 @@ class StudentT:
 
     @property
     def is_heavy(self) -> bool:
-        """Whether it is worth having."""
+        """Whether the tails are heavy: the gain is more than chance."""
         return self.gain > _HEAVY_GAIN
 
     def weight(self, residual: Float[Array, "N"]) -> Float[Array, "N"]:
-        """E λ = (ν + 1)/(ν + (r/s)²): how much each row counts where noise is Normal of variance s²/λ."""
+        """E λ = (ν + 1)/(ν + (r/s)²): the weight of each row, for Normal noise of variance s²/λ."""
         return (self.dof + 1) / (self.dof + np.square(residual / self.scale))
 
 
@@ -60,10 +60,10 @@ def fit_student_t(residual: Float[Array, "N"]) -> StudentT:
 
 
 def depends_on_input(residual: Float[Array, "N"], x: Float[Array, "N D"], rng: np.random.Generator) -> bool:
-    """Whether the size of standardised residuals varies smoothly with x, more than in any order by chance.
+    """Whether the size of standardised residuals varies smoothly with x, more than their permutations do.
 
     The statistic is uᵀ K u for u = log(r² + ¼), centred, and K a smooth kernel of all inputs plus one of each: the
-    score test of a GP in the log variance, whose null distribution is that over orders of u.
+    score test of a GP in the log variance, whose null distribution is that over permutations of u.
 
     >>> rng = np.random.default_rng(0)
     >>> x, r = rng.uniform(-1.7, 1.7, (200, 2)), rng.standard_normal(200)
@@ -86,13 +86,13 @@ def depends_on_input(residual: Float[Array, "N"], x: Float[Array, "N D"], rng: n
 
 @dataclass(frozen=True)
 class RobustGP:
-    """An exact GP with the weights of its rows.
+    """An exact GP with weights of its rows.
 
     Args:
-        gp: what was fitted; its noise variance is that of a row of weight 1.
+        gp: the GP; its noise variance is that of a row of weight 1.
         relative_noise: one over the weight of each row.
         dof: degrees of freedom of Student-t noise; None where Normal noise is as good.
-        varies: whether the size of the residuals depends on the input.
+        varies: whether the size of residuals depends on the input.
     """
 
     gp: ExactGP
@@ -110,9 +110,9 @@ def fit_robust_gp(
     plane: bool,
     rough: bool = False,
 ) -> RobustGP:
-    """An exact GP, and where residuals have heavy tails one with Student-t noise, by iterated reweighting.
+    """An exact GP; with heavy-tailed residuals one with Student-t noise, by iterated reweighting.
 
-    `known` is the noise variance of each row over that of all, as far as it is known before.
+    `known` is the known noise variance of each row relative to that of all.
 
     >>> rng = np.random.default_rng(0)
     >>> x = np.linspace(-1.7, 1.7, 100)[:, None]
@@ -143,7 +143,7 @@ def fit_normal_gp(
     *,
     plane: bool,
 ) -> RobustGP:
-    """An exact GP with Normal noise of one variance, whatever the residuals say: outliers count as much as other rows.
+    """An exact GP with Normal noise of one variance: outliers have the weight of other rows.
 
     >>> rng = np.random.default_rng(0)
     >>> x, y = np.linspace(-1.7, 1.7, 100)[:, None], rng.standard_t(3, 100)
@@ -157,7 +157,7 @@ def fit_normal_gp(
 def _residuals(
     gp: ExactGP, x: Float[Array, "N D"], y: Float[Array, "N"], relative: Float[Array, "N"], rng: np.random.Generator
 ) -> Float[Array, "N"]:
-    """Those of rows left out over their standard deviations with noise of weight 1; of many rows in parts."""
+    """Leave-one-out residuals over their standard deviations for weight 1; of many rows in parts."""
     result = np.empty(len(y))
     for part in np.array_split(rng.permutation(len(y)), math.ceil(len(y) / REFINED_ROWS)):
         gap, var = leave_one_out(gp, x[part], y[part], relative[part])

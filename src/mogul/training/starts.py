@@ -1,94 +1,315 @@
-"""Several random starts: each on trial, the best trained to the end, the next best where that one breaks down."""
+"""Where training starts: from exact GPs or at random; one model, one set of rows, from its starts to what is fitted."""
 
-import warnings
-from collections.abc import Callable
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
 
-from mogul.config import TrainingConfig
-from mogul.errors import FitError, MogulWarning
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from mogul import models
+from mogul._typing import IntArray
+from mogul.config import InferenceConfig, TrainingConfig
+from mogul.data import Batch, Dataset, Scaling
+from mogul.data.advice import advice
+from mogul.data.checks import require_some_of_each
+from mogul.errors import ConfigError, DataError, unknown_name, warn
+from mogul.fitted.blueprint import Blueprint
+from mogul.fitted.fitted import Fitted, FittedLatent
 from mogul.fitted.history import EpochRecord, History
-from mogul.training.run import Run
+from mogul.fitted.mixture import FittedMixture
+from mogul.heads.noise import noise_varies
+from mogul.models.families import AUTO, FROM_RESIDUALS
+from mogul.models.inputs import principal_scores
+from mogul.models.model import Model
+from mogul.objective import Analytic
+from mogul.training.checkpoint import Checkpoint, identity_of
+from mogul.training.correlation import correlate
+from mogul.training.exact import CLIMBED_ROWS
+from mogul.training.exact_start import ExactStart
+from mogul.training.loop import Run
+from mogul.training.noise import alternate
+from mogul.training.restarts import Restarts
+from mogul.training.split import digest_of, split_rows, warn_of_order
 
-OnEpoch = Callable[[Run, EpochRecord], None]
+MeanChoice = Literal["linear", "paper", "zero", "constant"]
+OnEpoch = Callable[[EpochRecord, Model], None]
+Options = Mapping[str, Any]
+
+_FEW = 10  # rows to build a model on, where only its parts are looked at
+# The most inducing points at an exact start, by default: they are spread out, and most data need fewer.
+_MOST_INDUCING = 600
+
+_log = logging.getLogger(__name__)
 
 
-class Starts:
-    """Runs of one model from different starts, and what has become of each.
+@dataclass(frozen=True)
+class Saving:
+    """What happens after an epoch: a callback, and a checkpoint in a folder, at most once in so many seconds."""
+
+    on_epoch: OnEpoch | None = None
+    folder: Path | None = None
+    seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """One model to train on one set of rows.
 
     Args:
-        runs: one for each start, numbered from 0.
-        config: how they are trained.
+        data: all rows, those of validation included.
+        model: the name of one model.
+        config: how to train.
+        mean: as `mogul.fit` takes it.
+        num_inputs: the number of latent inputs, where they are latent.
+        options: options of `mogul.models.build`; those that the model has no use for are left out.
+        given_places: a digest of the places of validation rows, where they were given and not drawn.
+        known: the rows to train on.
+        scaling: of those rows.
+        validation: the validation rows, scaled.
+        saving: what happens after an epoch.
     """
 
-    def __init__(self, runs: list[Run], config: TrainingConfig) -> None:
-        self.runs = runs
-        self.config = config
-        self.scores: dict[int, float] = {}  # by start: the objective at the end of its trial
-        self.given_up: dict[int, str] = {}  # by start: why
-        self.interrupted = False
-        self.finished: list[Run] = []  # trained to the end, best trial first
+    data: Dataset
+    model: str
+    config: TrainingConfig
+    mean: MeanChoice
+    num_inputs: int
+    options: Options
+    given_places: str | None
+    known: Dataset
+    scaling: Scaling
+    validation: Batch | None
+    saving: Saving
 
-    def train(self, on_epoch: OnEpoch) -> list[Run]:
-        """Train each start for a while, and the best by training objective to the end; again, go on from there.
-
-        The best come first; there are fewer than are to be kept where too many broke down.
-        """
-        for run in self.runs:
-            known = self.scores.keys() | self.given_up.keys()
-            if run.start not in known and self._survives(run, self._trial, on_epoch):
-                self.scores[run.start] = run.objective
-        while len(self.finished) < self.config.num_kept and (left := self._unfinished()):
-            best = max(left, key=lambda run: self.scores[run.start])
-            if self._survives(best, self.config.epochs, on_epoch):
-                self.finished.append(best)
-        if self.finished:
-            return self.finished
-        *_, last = self.given_up.values()
-        if len(self.runs) == 1:
-            raise FitError(last)
-        raise FitError(f"At least one random start must train; all {len(self.runs)} failed. The last: {last}")
-
-    @property
-    def leader(self) -> Run | None:
-        """The best start so far, wherever training stands; None before the first epoch has ended."""
-        begun = [run for run in self.runs if run.records and run.start not in self.given_up]
-        if len(self.scores) + len(self.given_up) == len(self.runs):
-            return max(begun, key=lambda run: self.scores[run.start], default=None)
-        return max(begun, key=lambda run: run.objective, default=None)
-
-    def history(self, chosen: Run) -> History:
-        """All epochs of all starts."""
-        records = tuple(record for run in self.runs for record in run.records)
-        return History(
-            records,
-            chosen.start,
-            chosen.held_out_score,
-            self.interrupted,
-            chosen.num_rows,
-            chosen.kept_epochs,
+    @staticmethod
+    def of(
+        data: Dataset,
+        model: str,
+        config: TrainingConfig,
+        mean: MeanChoice | None,
+        num_inputs: int | None,
+        options: Options,
+        held_out: Int[IntArray, "W"] | None,
+        saving: Saving,
+    ) -> "Task":
+        """Split and scale the rows. Validation rows are excluded from everything else, scaling included."""
+        latent = models.Name.parse(model).latent
+        mean = mean or ("paper" if latent else "linear")
+        _require_possible(data, model, config, mean, given=held_out is not None)
+        kept, places = split_rows(data.num_rows, config.stopping, held_out, config.seed)
+        if len(places) and np.isnan(data.y[places]).all():
+            raise DataError(
+                f"Held-out rows must have known outputs; the {len(places)} held out have none. Hold out others."
+            )
+        known = data.rows(kept) if len(places) else data
+        require_some_of_each(known.y, data.output_names)
+        scaling = Scaling.of(known)
+        return Task(
+            data,
+            model,
+            config,
+            mean,
+            models.LATENT_INPUTS if num_inputs is None else num_inputs,
+            options,
+            digest_of(held_out),
+            known,
+            scaling,
+            scaling.batch(data.rows(places), config.dtype) if len(places) else None,
+            saving,
         )
 
-    @property
-    def most_epochs(self) -> int:
-        """How many epochs there will be over all starts, if none ends early."""
-        kept = min(self.config.num_kept, len(self.runs))
-        return kept * self.config.epochs + (len(self.runs) - kept) * self._trial
-
-    def _unfinished(self) -> list[Run]:
-        done = {run.start for run in self.finished}
-        return [run for run in self.runs if run.start in self.scores and run.start not in done]
+    def on_all_rows(self, rates: tuple[float, ...]) -> "Task":
+        """The same without validation rows, with a learning rate for each epoch; 0 leaves a start as it is."""
+        config = self.config.replaying(rates) if all(rates) else replace(self.config, stopping=None)
+        return Task.of(self.data, self.model, config, self.mean, self.num_inputs, self.options, None, self.saving)
 
     @property
-    def _trial(self) -> int:
-        return min(self.config.start_epochs, self.config.epochs)
+    def latent(self) -> bool:
+        """Whether inputs are latent."""
+        return models.Name.parse(self.model).latent
 
-    def _survives(self, run: Run, until: int, on_epoch: OnEpoch) -> bool:
-        """Train a start; one that breaks down is given up, and said so: that is what the others are for."""
-        try:
-            run.train(until, lambda record: on_epoch(run, record))
-        except FitError as error:
-            self.scores.pop(run.start, None)
-            self.given_up[run.start] = str(error)
-            if len(self.runs) > 1:
-                warnings.warn(f"Start {run.start + 1} was given up. {error}", MogulWarning, stacklevel=2)
-            return False
-        return True
+    def advise(self) -> None:
+        """Warn of what looks wrong with the training rows, and of settings that have no effect on them."""
+        noise = self.options.get("noise", "constant")
+        if self.config.objective == "balanced" and noise not in (AUTO, FROM_RESIDUALS) and not noise_varies(noise):
+            warn(
+                "objective='balanced' needs noise that depends on the input, and changes nothing for another; "
+                f"got noise={noise!r}. Try noise='gp'."
+            )
+        given = {name: self.options.get(name) for name in ("num_inducing", "num_mixing_inducing")}
+        asked = {name: value for name, value in given.items() if isinstance(value, int) and value > 0}
+        for finding in advice(self.known.without_inputs() if self.latent else self.known, asked):
+            warn(finding.message)
+        if self.validation is not None and self.given_places is None:  # drawn at random
+            warn_of_order(self.data)
+
+    def require_buildable(self, noise: str) -> None:
+        """Check the values of the options by building the model on a few rows."""
+        # gp-student-t has all options of the noises that residuals may choose.
+        self._build_small("gp-student-t" if noise == FROM_RESIDUALS else noise, self._useful(noise))
+
+    def fitted(self, noise: str, *place: str) -> Fitted:
+        """Train the model with this noise, from exact GPs or random restarts, and keep the best.
+
+        Residuals of the exact GPs choose noise="residuals". Where they leave two kinds of noise, the larger ELBO does.
+        `place` is the subfolder of the checkpoint, which training resumes from.
+        """
+        began = time.perf_counter()
+        options = self._useful(noise)
+        saved = self._checkpoint(options, place)
+        batch = self.scaling.batch(self.known, self.config.dtype)
+        exact = self._exact_gps(batch, options)
+        options |= self._found(batch, options, exact)
+        noises, correlated = self._noises(options, exact)
+        tried = []
+        for kind in noises:
+            built = options | {"noise": kind}
+            restarts = Restarts(self._runs(batch, built, exact, correlated=correlated, began=began))
+            kept = restarts.train(self.model, self.saving.on_epoch, saved if len(noises) == 1 else None)
+            tried.append(self._kept(kept, restarts, batch, built))
+        return max(tried, key=lambda fitted: fitted.history.elbo[-1])
+
+    def _useful(self, noise: str) -> dict[str, Any]:
+        """The options that the model has a use for with this noise, with the number of sites where they are learnt."""
+        unused = models.unused_options(self.model, noise)
+        useful = {name: value for name, value in self.options.items() if name not in unused} | {"noise": noise}
+        learnt = self.config.objective == "predictive" and isinstance(self.config.expectation, Analytic)
+        if useful.get("num_sites") is not None and not learnt:
+            raise ConfigError(
+                "num_sites needs objective='predictive' and expectation=Analytic(), which sites are learnt by; got "
+                f"num_sites={useful['num_sites']} with objective={self.config.objective!r} and "
+                f"{self.config.expectation}. Leave num_sites out, or train with TrainingConfig(objective='predictive')."
+            )
+        deep = models.Name.parse(self.model).recipe.deep
+        return useful | ({"num_sites": models.SITES} if learnt and deep and "num_sites" not in useful else {})
+
+    def _checkpoint(self, options: Options, place: tuple[str, ...]) -> Checkpoint | None:
+        if self.saving.folder is None:
+            return None
+        settings = {"model": self.model, "config": self.config, "mean": self.mean, "num_inputs": self.num_inputs}
+        identity = identity_of(self.data, **settings, options=dict(options), held_out=self.given_places)
+        return Checkpoint(self.saving.folder.joinpath(*place), identity, self.saving.seconds)
+
+    def _starts_exact(self, options: Options) -> bool:
+        """Whether training starts from exact GPs, which a user's own kernel does not have."""
+        return self.config.start == "exact" and not self.latent and options.get("kernel") is None
+
+    def _exact_gps(self, batch: Batch, options: Options) -> ExactStart | None:
+        """Exact GPs of all rows to start from, or of some rows to find the noise and the linear mean alone."""
+        if self._starts_exact(options):
+            # With Normal noise of one variance, downweighted rows would leave that variance too small.
+            robust = options.get("noise", "constant") != "constant"
+            return ExactStart.of(batch, self.config.seed, plane=self.mean == "linear", robust=robust)
+        if self.latent or (options.get("noise") != FROM_RESIDUALS and self.mean != "linear"):
+            return None
+        some = torch.randperm(len(batch), generator=torch.Generator().manual_seed(self.config.seed))[:CLIMBED_ROWS]
+        return ExactStart.of(batch.rows(some), self.config.seed, plane=self.mean == "linear", rough=True)
+
+    def _found(self, batch: Batch, options: Options, exact: ExactStart | None) -> dict[str, Any]:
+        """The options of `build` that are found in the data: means and inducing points."""
+        found: dict[str, Any] = {}
+        if self.mean in ("zero", "constant"):
+            found["latent_mean"] = self.mean
+        if self.mean == "linear":
+            assert exact is not None
+            found["output_mean"] = exact.mean if self._starts_exact(options) else exact.plane_of(batch)
+        if exact is not None and self._starts_exact(options):
+            most = options.get("num_inducing") or _MOST_INDUCING
+            found["inducing_points"] = exact.inducing_points(most)
+        return found
+
+    def _noises(self, options: Options, exact: ExactStart | None) -> tuple[tuple[str, ...], bool]:
+        """The kinds of noise to train, and whether outputs' noises may be correlated: where exact GPs end training."""
+        if options["noise"] != FROM_RESIDUALS:
+            return (options["noise"],), False
+        if exact is None:
+            return ("constant",), False
+        bound = self.config.objective == "elbo"
+        if bound and self._starts_exact(options) and exact.solves(self._build_small("constant", options)):
+            return exact.noises, True
+        # Trained by gradient steps: noise depends on x where rows are many, or where the objective needs it.
+        varying = self.config.objective == "balanced" or not self._starts_exact({})
+        return (exact.varying_noise if varying else exact.noises[-1],), False
+
+    def _build_small(self, noise: str, options: Options) -> Model:
+        """The model on a few rows, to look at its parts."""
+        some = self.scaling.batch(self.known.rows(np.arange(min(_FEW, self.known.num_rows))), self.config.dtype)
+        given: dict[str, Any] = {**options, "noise": noise}
+        return models.build(self.model, some.x, self.data.num_outputs, torch.Generator().manual_seed(0), **given)
+
+    def _runs(
+        self, batch: Batch, options: dict[str, Any], exact: ExactStart | None, *, correlated: bool, began: float
+    ) -> list[Run]:
+        """The starts: models built from one seed each, moved to the exact GPs where training starts there."""
+        _log.info("%s: %s, %s, solver %s", self.model, self.config, options, options.get("solver") or "Cholesky()")
+        x = principal_scores(batch.y, self.num_inputs) if self.latent else batch.x
+        start_at = exact if self._starts_exact(options) else None
+        seeds = torch.Generator().manual_seed(self.config.seed)
+        config, runs = self.config, []
+        for start in range(config.num_starts if start_at is None else config.num_kept):
+            generator = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=seeds)))
+            built = models.build(self.model, x, self.data.num_outputs, generator, **options)
+            if start_at is not None:
+                start_at.apply(built, generator)
+                if self._is_solved(start_at, built):
+                    if built.head.noise.varies:
+                        alternate(built, batch, generator)
+                    if correlated:
+                        correlate(built, batch, generator)
+                    start_at.widen(built)
+                    # One for all: others would be the same.
+                    return [Run(built, batch, config.solved(), generator, start, self.validation, began=began)]
+            runs.append(Run(built, batch, config, generator, start, self.validation))
+        return runs
+
+    def _is_solved(self, exact: ExactStart, built: Model) -> bool:
+        """Whether exact GPs leave nothing to train: the balanced objective is the ELBO where noise is constant in x."""
+        bound = self.config.objective == "elbo" or (self.config.objective == "balanced" and not built.head.noise.varies)
+        return bound and exact.solves(built)
+
+    def _kept(self, kept: list[Run], restarts: Restarts, batch: Batch, options: dict[str, Any]) -> Fitted:
+        """The best restart, or the mixture of several."""
+        num_inputs = self.num_inputs if self.latent else batch.x.shape[1]
+        blueprint = Blueprint.of(self.model, options, num_inputs, self.data.num_outputs, self.config)
+        fitted = [self._of(run, restarts.history(run), batch, blueprint.solved_by(run.solver)) for run in kept]
+        return FittedMixture.of(fitted) if len(fitted) > 1 else fitted[0]
+
+    def _of(self, run: Run, history: History, batch: Batch, blueprint: Blueprint) -> Fitted:
+        names = self.data.input_names, self.data.output_names
+        if not self.latent:
+            return Fitted(run.model, self.scaling, *names, history, blueprint=blueprint)
+        return FittedLatent(
+            run.model,
+            self.scaling.without_inputs(self.num_inputs),
+            [f"latent{column}" for column in range(self.num_inputs)],
+            names[1],
+            history,
+            training=batch,
+            inference=InferenceConfig(expectation=self.config.expectation),
+            blueprint=blueprint,
+        )
+
+
+def _require_possible(data: Dataset, model: str, config: TrainingConfig, mean: str, *, given: bool) -> None:
+    """Check that the model has what this mean and this way to train need."""
+    latent = models.Name.parse(model).latent
+    if mean not in get_args(MeanChoice):
+        raise unknown_name("mean", mean, get_args(MeanChoice))
+    if latent and mean == "linear":
+        raise ConfigError("mean='linear' needs inputs that are observed; latent ones are not. Use 'paper'.")
+    if latent and config.stopping and (config.stopping.held_out or given):
+        raise ConfigError(
+            "held_out must be 0 with latent inputs, which belong to the rows trained on. Watch the ELBO instead."
+        )
+    if latent and config.num_kept > 1:
+        raise ConfigError(
+            f"num_kept must be 1 with latent inputs, which each start finds for itself; got {config.num_kept}. "
+            "Leave it out."
+        )
+    if not (latent or data.num_inputs):
+        raise ConfigError(f"{model} needs inputs; the data have none. Give X, or fit '{model}-lvm'.")

@@ -11,7 +11,7 @@ from mogul.models import LATENT_INDUCING
 from mogul.models.families import Name, is_latent, members
 from mogul.objective import Analytic
 from mogul.training import NoiseUpdate, TrainingConfig
-from mogul.training.presets import preset as training_preset
+from mogul.training.defaults import preset as training_preset
 
 ProtocolName = Literal["fast", "default", "paper"]
 # Of Kuka's size; of fewer rows as many epochs as make the same number of steps.

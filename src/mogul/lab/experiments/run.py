@@ -25,17 +25,14 @@ from mogul._typing import Array, IntArray
 from mogul.data import Dataset, Scaling
 from mogul.data.splits import GroupedData
 from mogul.errors import FitError, MogulError, MogulWarning
-from mogul.fitted.mixture import FittedMixture
 from mogul.lab.experiments.declarations import Experiment, experiment
 from mogul.lab.experiments.record import NUM_THREADS, Job, Record, Store, Subject
 from mogul.metrics import LEVELS, Part, coverage, score
 from mogul.models.families import members
 from mogul.models.inputs import Latent
 from mogul.prediction import Prediction
-from mogul.training import Fitted, History
-from mogul.training.held_out import HELD_OUT_SHARE, rows_of_some_groups
-from mogul.training.task import MeanChoice
-from mogul.training.train import train
+from mogul.training import FitRequest, Fitted, History
+from mogul.training.split import HELD_OUT_SHARE, rows_of_some_groups
 
 PACKAGES = ("mogul", "torch", "gpytorch", "numpy", "scikit-learn")
 
@@ -204,11 +201,16 @@ def _run_baseline(declared: Experiment, job: Job, train: Dataset, test: Dataset)
 def _run_model(
     declared: Experiment, job: Job, data: Dataset, test: Dataset, held_out: Int[IntArray, "W"] | None
 ) -> dict[str, Any]:
-    mean: MeanChoice = "linear" if job.linear else "paper"
-    assert job.training is not None
-    # A line's label says what differs from the paper: what its options leave out is the paper's, not our default.
-    options = {"noise": "constant", **job.options}
-    fitted = train(data, job.model, job.training, mean=mean, held_out=held_out, retrain=True, **options)
+    # A line's label says what differs from the paper: options that it leaves out are the paper's, not our default.
+    fitted = FitRequest(
+        model=job.model,
+        config=job.training,
+        as_in_paper=True,
+        mean="linear" if job.linear else "paper",
+        options=job.options,
+        held_out=held_out,
+        retrain=True,
+    ).fit(data)
     if fitted.history.interrupted:
         raise KeyboardInterrupt  # what was learnt by then is no result
     _require_all_starts(fitted, job)
@@ -224,9 +226,10 @@ def _require_all_starts(fitted: Fitted, job: Job) -> None:
     if fitted.is_solved:
         return
     asked = len(members(job.model)) * (1 if job.training is None else job.training.num_kept)
-    found = fitted.num_members if isinstance(fitted, FittedMixture) else 1
-    if found < asked:
-        raise FitError(f"All {asked} of a mixture must train; {found} did. Try fewer starts, or another seed.")
+    if fitted.num_members < asked:
+        raise FitError(
+            f"All {asked} of a mixture must train; {fitted.num_members} did. Try fewer starts, or another seed."
+        )
 
 
 def _held_out(job: Job, grouped: GroupedData) -> Int[IntArray, "W"] | None:

@@ -1,35 +1,38 @@
-"""One model in training."""
+"""The training loop of one model: epochs, steps, learning rates, early stopping and the best state."""
 
 import math
 import time
 from collections.abc import Callable
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
+from mogul._typing import Array
 from mogul.config import Stopping, TrainingConfig
 from mogul.data import Batch
 from mogul.errors import NumericalError
 from mogul.fitted.history import EpochRecord
 from mogul.models.model import Model
-from mogul.objective import ElboTerms, objective_by_name
+from mogul.objective import ElboTerms, objective_by_name, row_log_predictive
 from mogul.objective.updates import NoiseUpdate, Step
+from mogul.prediction.row_density import HeadDensity, has_shared_draws
 from mogul.priors import IndependentGPs, Solver
-from mogul.training.noise_level import LevelSearch
-from mogul.training.recovery import TROUBLE, Recovery
-from mogul.training.state import RunState, copied_tensors, put_back
-from mogul.training.stopping import held_out_score
+from mogul.training.noise import LevelSearch
+from mogul.training.recovery import TROUBLE, Recovery, RunState, copied_tensors, put_back
 
-# How many numbers a piece of a step may hold in its largest tensor: 130 MB in float32, several times over. Batches of
-# the usual sizes are one piece.
+# The most numbers in the largest tensor of a piece of a step: 130 MB in float32, several times over. Batches of the
+# usual sizes are one piece.
 _NUMBERS_AT_ONCE = 2**25
+# The most validation rows that are scored after each epoch.
+_MOST_ROWS = 2000
 
 
 class Run:
-    """A model with its optimiser, its random generator and its history; `train` may be called again to go on.
+    """A model with its optimiser, its random generator and its history; a second call of `train` continues.
 
-    The rate and the weight of the KL follow a clock that counts epochs, and jumps to the next change of the rate when
-    the one at hand no longer helps.
+    Learning rate and KL weight follow a clock that counts epochs. Early stopping moves the clock to the next change of
+    the rate when the current rate no longer helps.
     """
 
     def __init__(
@@ -60,20 +63,23 @@ class Run:
         self._optimiser = torch.optim.Adam(free, lr=config.learning_rate, fused=True)
         self._held_out = held_out
         self._clock = 0
-        self._watched: list[float] = []  # since a rate was last given up or lowered
+        self._watched: list[float] = []  # scores since the rate last changed
         self._best_score, self._best_epochs = -math.inf, 0
         self._best_state: dict[str, torch.Tensor] = {}
-        self._unfinished: RunState | None = None  # before `finish` set the noise's level, once it has
+        self._unfinished: RunState | None = None  # the state before `finish`, once it was called
 
     def train(self, until: int, on_epoch: Callable[[EpochRecord], None]) -> None:
-        """Go on until the clock stands at so many epochs; interrupted, the model is as after its last whole epoch."""
+        """Train until the clock reads `until` epochs; Ctrl-C leaves the model as after its last whole epoch."""
         self.model.train()
         try:
             self._keep_start()
             while self._clock < until:
-                self.recovery.advance(self)
-                on_epoch(self.records[-1])
-            if not self.records:  # a start that is not trained
+                done = len(self.records)
+                with self.recovery.guard(self):
+                    self.advance()
+                if len(self.records) > done:  # or else it was rolled back
+                    on_epoch(self.records[-1])
+            if not self.records:  # no epochs: the start is the result
                 self.records.append(self._assessed(self._generator, self._began))
                 if self._held_out is not None:
                     self._score(self.records[-1])
@@ -86,15 +92,24 @@ class Run:
         self.model.eval()
 
     def advance(self) -> None:
-        """One epoch, whatever becomes of it."""
-        self.records.append(self._epoch(self._clock))
+        """One epoch of minibatches, and what early stopping makes of it."""
+        began = time.perf_counter()
+        rate, kl_weight = self._rate_at(self._clock), self.config.kl_weight_at(self._clock)
+        for group in self._optimiser.param_groups:
+            group["lr"] = rate
+        sums = torch.zeros(4, dtype=torch.float64)
+        for batch in self._data.minibatches(self.config.batch_size, self._generator):
+            terms = self.step(batch, kl_weight)
+            # Weighting by rows makes the epoch's mean that of the whole data set, whatever the size of the last batch.
+            sums += len(batch) / len(self._data) * _values(terms)
+        self.records.append(self._record(sums, began, rate, kl_weight))
         self._tick()
 
     def finish(self) -> None:
-        """Ready to predict: the best state on held-out rows is put back, and closed-form noise is at its optimum.
+        """Restore the best state on validation rows, and set closed-form noise to its optimum: ready to predict.
 
-        An exact start that no epoch improved on is put back, too. Once only: a checkpoint has the state before, from
-        which the same is done again.
+        An exact start that no epoch improved on is restored, too. Done once: a checkpoint has the state before, and
+        the same is done again after it is read.
         """
         if self._unfinished is not None:
             return
@@ -108,20 +123,20 @@ class Run:
             self._return_to_start()
 
     def _keep_start(self) -> None:
-        """Keep an exact start: it is a solution of a simpler model, and large steps may throw it away for good."""
+        """Keep an exact start: it solves a simpler model, and large steps may lose it for good."""
         if self.config.start == "exact" and self.config.epochs and self._held_out is None and not self.records:
             self._best_score, self._best_epochs = self._bound(), 0
             self._best_state = {name: value.clone() for name, value in self.model.state_dict().items()}
 
     def _return_to_start(self) -> None:
-        """Put the start back where the bound over all rows is no higher than there."""
+        """Restore the start unless the ELBO over all rows is higher than there."""
         if self._bound() > self._best_score:
             self._best_state = {}
         else:
             self.model.load_state_dict(self._best_state)
 
     def _bound(self) -> float:
-        """The objective over all rows, by the same draws each time; −∞ where it cannot be computed."""
+        """The objective over all rows, with the same draws each time; −∞ where it cannot be computed."""
         try:
             bound = self._assessed(torch.Generator().manual_seed(self.config.seed)).elbo
         except TROUBLE:
@@ -129,10 +144,10 @@ class Run:
         return bound if math.isfinite(bound) else -math.inf
 
     def _settle_noise(self) -> None:
-        """The noise's level from an average over the last batches to its optimum over all rows.
+        """Set the noise's level, an average over the last batches, to its optimum over all rows.
 
-        Where rows are held out, only if that does not make them less likely. Draws have a generator of their own, so
-        that those of training are what they were.
+        With validation rows, only if that does not make them less likely. Draws have their own generator, so that
+        those of training do not change.
         """
         level, before = self.model.head.noise.log_precision, self.model.head.noise.log_precision.detach().clone()
         own = torch.Generator().manual_seed(self.config.seed)
@@ -150,13 +165,13 @@ class Run:
             self._best_score = score
 
     def _held_out_score_now(self) -> float:
-        """The score of held-out rows, by the same draws each time; 0 where there are none."""
+        """The score of validation rows, with the same draws each time; 0 where there are none."""
         if self._held_out is None:
             return 0.0
         return held_out_score(self.model, self._held_out, torch.Generator().manual_seed(self.config.seed))
 
     def state(self) -> RunState:
-        """A copy of all that the epochs to come depend on; of a finished run, all that finishing it depends on."""
+        """A copy of all that later epochs depend on; of a finished run, all that `finish` depends on."""
         if self._unfinished is not None:
             return self._unfinished
         return RunState(
@@ -171,7 +186,7 @@ class Run:
         )
 
     def restore(self, state: RunState) -> None:
-        """Be as the run was then."""
+        """Return to this state."""
         self._unfinished = None
         put_back(state.tensors, self.model, self._optimiser, self._generator)
         del self.records[state.num_epochs :]
@@ -179,7 +194,7 @@ class Run:
         self._best_score, self._best_epochs, self._best_state = state.best_score, state.best_epochs, state.best
 
     def _tick(self) -> None:
-        """Move the clock on by an epoch, or further when the rate at hand no longer helps."""
+        """Move the clock by an epoch, or further when the current rate no longer helps."""
         record, stopping = self.records[-1], self.config.stopping
         change = self.config.next_change(self._clock)
         self._clock += 1
@@ -190,11 +205,11 @@ class Run:
                 self._watched.clear()
 
     def _clock_when_flat(self, stopping: Stopping, change: int) -> int | None:
-        """Where to go on: at the next rate, at the end, or, where it is too early to judge a new rate, here: None.
+        """The clock of the next rate, or of the end; None where it is too early to judge a new rate.
 
-        Flat at one rate, the next has a chance of its own; flat from one rate to another, none will help. An ELBO that
-        falls is thrown back by large steps; held-out rows that do are a sign of too many. On a cosine lower rates come
-        by themselves, and gain what large steps hide: there only what stands still goes on sooner.
+        Flat at one rate: the next rate is tried. Flat across a change of the rate: training ends. A falling ELBO means
+        steps that are too large; falling validation scores mean too many steps. A cosine lowers the rate anyway, and
+        lower rates gain what large steps hide: there only a flat score moves the clock.
         """
         if self.config.schedule == "cosine":
             return None if stopping.is_falling(self._watched) else change
@@ -206,7 +221,7 @@ class Run:
         return self.config.epochs if recent != before else None
 
     def _score(self, record: EpochRecord) -> float:
-        """What stopping watches, per observed output value; the best state so far is kept where rows are held out."""
+        """The score of early stopping, per observed output value; the best state on validation rows is kept."""
         if self._held_out is None:
             return record.elbo / max(1, int(self._data.observed.sum()))
         score = held_out_score(self.model, self._held_out, self._generator)
@@ -217,43 +232,31 @@ class Run:
 
     @property
     def held_out_score(self) -> float | None:
-        """Log likelihood of a held-out row in the best epoch, in the units of the data; None before any was watched."""
+        """Log likelihood of a validation row in the best epoch, in the data's units; None before any was scored."""
         if self._held_out is None or not self._best_state:
             return None
         return self._best_score * int(self._held_out.observed.sum()) / len(self._held_out)
 
     @property
     def kept_epochs(self) -> int | None:
-        """After how many epochs that was."""
+        """The number of epochs until the best one on validation rows."""
         return self._best_epochs if self._best_state and self._held_out is not None else None
 
     @property
     def num_rows(self) -> int:
-        """How many rows are trained on."""
+        """The number of training rows."""
         return len(self._data)
 
     @property
     def solver(self) -> Solver | None:
-        """The solver of the model's GPs, with the jitter that training came to need; None where it is as given."""
+        """The solver of the model's GPs, with the jitter that training needed; None where it is unchanged."""
         gps = (module for module in self.model.modules() if isinstance(module, IndependentGPs))
         return next(gps).solver if self.recovery.rollbacks else None
 
     @property
     def objective(self) -> float:
-        """The training objective in the last epoch, with the full weight of the KL: what starts are compared by."""
+        """The training objective in the last epoch, with the full weight of the KL: restarts are compared by it."""
         return self.records[-1].elbo
-
-    def _epoch(self, clock: int) -> EpochRecord:
-        began = time.perf_counter()
-        rate, kl_weight = self._rate_at(clock), self.config.kl_weight_at(clock)
-        for group in self._optimiser.param_groups:
-            group["lr"] = rate
-        sums = torch.zeros(4, dtype=torch.float64)
-        for batch in self._data.minibatches(self.config.batch_size, self._generator):
-            terms = self.step(batch, kl_weight)
-            # Weighting by rows makes the epoch's mean that of the whole data set, whatever the size of the last batch.
-            sums += len(batch) / len(self._data) * _values(terms)
-        return self._record(sums, began, rate, kl_weight)
 
     def _record(self, sums: torch.Tensor, began: float, rate: float, kl_weight: float) -> EpochRecord:
         elbo, ell, kl, log_prior = sums.tolist()
@@ -273,7 +276,7 @@ class Run:
 
     @torch.no_grad()
     def _assessed(self, generator: torch.Generator, began: float | None = None) -> EpochRecord:
-        """The objective as it is, over all rows; its time is from `began`, if that is given."""
+        """The objective over all rows, without training; its time is from `began`, if that is given."""
         began = time.perf_counter() if began is None else began
         sums = torch.zeros(4, dtype=torch.float64)
         for piece in self._data.pieces(self._rows_at_once):
@@ -284,7 +287,7 @@ class Run:
         return self.config.rate_at(clock) * self.recovery.rate_factor
 
     def step(self, batch: Batch, kl_weight: float = 1.0) -> ElboTerms:
-        """One step on a batch: Adam for most, closed-form updates for what they own."""
+        """One gradient step on a batch: Adam for most parameters, closed-form updates for those that they own."""
         self.model.zero_grad()
         # Gradients of pieces add up to that of the batch: memory is bounded, whatever its size.
         # (`Balanced` weighs rows against those of their piece.)
@@ -301,9 +304,9 @@ class Run:
         return terms
 
     def _backward(self, rows: Batch, kl_weight: float, share: float) -> ElboTerms:
-        """Add the gradient of these rows' estimate, which has this share in that of their batch."""
+        """Add the gradient of a piece, weighted by its share of the batch."""
         terms = self._elbo(self.model, rows, self._generator)
-        # Per datum here only: Adam's ε should mean the same for every size of data set.
+        # Per datum, here only: Adam's ε should mean the same for every size of data set.
         loss = -terms.total(kl_weight) * share / len(self._data)
         self._require_finite(loss.item(), "The training objective")
         loss.backward()  # type: ignore[no-untyped-call]  # torch's own
@@ -321,3 +324,36 @@ def _values(terms: ElboTerms) -> torch.Tensor:
     """ELBO, ELL, KL and log prior as numbers."""
     kl = terms.kl_local + terms.kl_global
     return torch.stack([terms.total(), terms.ell, kl, terms.log_prior]).detach().double()
+
+
+@torch.no_grad()
+def held_out_score(model: Model, rows: Batch, generator: torch.Generator, num_samples: int = 10) -> float:
+    """Log likelihood of validation rows per observed output value, joint over the outputs of a row.
+
+    See `mogul.prediction.row_density`. Of many rows an evenly spaced subset is scored, the same each time.
+    """
+    was_training = model.training
+    model.eval()
+    if len(rows) > _MOST_ROWS:
+        rows = rows.rows(torch.linspace(0, len(rows) - 1, _MOST_ROWS).round().long())
+    total, count = 0.0, int(rows.observed.sum())
+    for part in torch.arange(len(rows)).split(1000):  # type: ignore[no-untyped-call]  # torch's own
+        total += float(_row_log_densities(model, rows.rows(part), generator, num_samples).sum())
+    model.train(was_training)
+    if not math.isfinite(total):
+        raise NumericalError(
+            f"The log likelihood of held-out rows must be finite; it is {total}. "
+            "Lower learning_rate, or train in float64."
+        )
+    return total / max(1, count)
+
+
+def _row_log_densities(
+    model: Model, rows: Batch, generator: torch.Generator, num_samples: int
+) -> Float[Tensor, "N"] | Float[Array, "N"]:
+    q = model.prior(rows.x, num_samples, generator)
+    if has_shared_draws(q, rows.x):
+        y = torch.where(rows.observed, rows.y.double(), math.nan)
+        return HeadDensity.of(model, q, rows.x, generator).log_density(y.cpu().numpy(), quick=True)
+    signal = model.mean.widened(model.head.moments(q, rows.x, generator), rows.x)
+    return row_log_predictive(model, rows, signal, model.head.noise(rows.x, generator))

@@ -1,4 +1,4 @@
-"""Named ways to train."""
+"""What is chosen where nothing was said: the default model, its options and its sizes, and named ways to train."""
 
 import math
 from collections.abc import Mapping
@@ -10,40 +10,43 @@ from mogul.models.families import AUTO, FROM_RESIDUALS, Name, is_latent, members
 from mogul.models.parts import unused_options
 from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.objective.updates import NoiseUpdate
-from mogul.training.choice import MODELS
 
 PresetName = Literal["default", "paper"]
 
+# What model="auto" tries: a mixing matrix that is constant, made of GPs, made by a net, and one with hidden units
+# (docs/defaults.md compares them).
+MODELS: tuple[str, ...] = ("mogp", "gprn", "sbgprn", "n-sbgprn")
+# What noise="auto" tries. A noise net is overconfident far from the data, and low-rank noise leaves the marginal
+# of each output unchanged: both must be asked for by name.
+NOISES: tuple[str, ...] = ("gp", "constant", "student-t")
 
-# The default's budget, in steps: enough for most data, and `Stopping` ends sooner where it is too much.
+# Budget of training steps: enough for most data; early stopping ends sooner.
 _FEW_ROWS_STEPS, _STEPS, _GROUPED_STEPS, _MAX_EPOCHS = 600, 450, 600, 200
 # Minimum epochs for thousands of rows; more still improves the LL of rows like those at hand (docs/defaults.md).
 _FEW_ROWS_EPOCHS, _MIN_EPOCHS, _GROUPED_MIN_EPOCHS = 60, 40, 20
-# Of very many rows a few passes are thousands of steps: half a million are gone through three times.
+# Few epochs of very many rows are thousands of steps: half a million rows have three epochs.
 _MANY_STEPS, _FEWEST_EPOCHS = 3000, 3
-# Many small steps down: what Adam's own noise hides at one rate, the next can still learn.
+# Many small decays: what Adam's gradient noise hides at one rate, the next can still learn.
 _MILESTONES, _DECAY = tuple(0.1 * tenth for tenth in range(2, 10)), 0.65
-# Beyond so many rows random starts hardly differ, and single precision is as good (docs/performance.md) and faster.
+# With more rows, restarts hardly differ, and single precision is as good (docs/performance.md) and faster.
 FEW_ROWS = 2500
-# Steps and learning rate after an exact start; fewer steps where mixing is a net: nets have no posterior, and overfit
-# few rows while the ELBO still rises. Rates are small since Adam's first step changes each parameter by the whole rate,
-# however small its gradient: at 0.02 one step took the ELBO of n-mogp on 240 rows from 674 to −26,866, and 300 more
-# steps did not recover it.
+# Steps and learning rate after an exact start. Nets have no posterior and overfit few rows long before the ELBO shows
+# it. Adam's first steps are as long as its rate, in any direction: at a rate of 0.02 a single step took the ELBO of
+# n-mogp on 240 rows from 674 to −26,866, and 300 more did not bring it back.
 _AFTER_EXACT, _NETS_AFTER_EXACT, _EXACT_BATCH = (300, 0.005), (60, 0.003), 500
-# Large steps learn more of rows like those at hand, and are too sure of others (docs/defaults.md).
+# Larger rates predict rows of known groups better, and are overconfident on new groups (docs/defaults.md).
 _FEW_ROWS_RATE, _RATE, _GROUPED_RATE = 0.03, 0.02, 0.01
-# With half of the paper's inducing points a step takes two fifths of the time (docs/defaults.md).
+# Half of the paper's inducing points take two fifths of the time per step (docs/defaults.md).
 _NUM_INDUCING = 200
 _IN_GROUPS = ("mogp", "gprn", "n-sbgprn")
-# Few rows: up to so many outputs have a latent GP each. Many rows: so many; the paper's robots have seven and more.
+# The most outputs that have one latent GP each: with few rows, and with many.
 _SEPARATE_OUTPUTS, _FEW_OUTPUTS = 24, 4
 
 
 def default_model(num_rows: int, num_outputs: int, *, grouped: bool = False, noise: str | None = None) -> str:
-    """The model of someone who names none (docs/defaults.md): nets pay with many rows, and overfit few.
+    """The default model (docs/defaults.md): nets help with many rows, and overfit few.
 
-    On new groups each model is led astray somewhere, and a mixture of different ones less than any of them; a noise is
-    chosen for one model.
+    On new groups each model fails somewhere; a mixture of different models fails less. noise="auto" needs one model.
 
     >>> default_model(200, 7), default_model(20_000, 7), default_model(20_000, 7, grouped=True)
     ('mogp', 'n-sbgprn', 'mogp+gprn+n-sbgprn')
@@ -58,10 +61,10 @@ def default_model(num_rows: int, num_outputs: int, *, grouped: bool = False, noi
 def with_defaults(
     options: Mapping[str, Any], model: str, preset: str | None, num_outputs: int, num_rows: int
 ) -> dict[str, Any]:
-    """These options, and those of someone who names none: constant noise alone for the paper's way and latent inputs.
+    """These options with the default noise and sizes; the paper's preset and latent inputs have constant noise.
 
-    Residuals choose the noise. Each output of few rows has a GP of its own, as outputs may have nothing in common; of
-    many rows up to four. `layers` has all sizes of a deep model. More than 2,500 rows have 200 inducing points.
+    Residuals choose the noise. Few rows: one latent GP for each output, as outputs may have nothing in common. Many
+    rows: one for each of up to four outputs, and 200 inducing points. `layers` has all sizes of a deep model.
 
     >>> with_defaults({}, "mogp", None, 2, 100), with_defaults({}, "mogp", "paper", 2, 100)
     ({'noise': 'residuals', 'num_latents': 2}, {'noise': 'constant'})
@@ -85,7 +88,7 @@ def with_defaults(
 
 
 def _hidden_units(model: str, num_outputs: int, num_latents: int) -> dict[str, int]:
-    """Two for each GP at least: a pair of opposite signs can be linear, which an exact start wants."""
+    """At least two for each latent GP: a pair of opposite signs can be linear, as an exact start needs."""
     each = MODELS if model == AUTO else members(model)
     recipes = [Name.parse(name).recipe for name in each if "num_hidden" not in unused_options(name)]
     sizes = [recipe.hidden_per_output * num_outputs for recipe in recipes]
@@ -93,7 +96,7 @@ def _hidden_units(model: str, num_outputs: int, num_latents: int) -> dict[str, i
 
 
 def _has_many_inducing(model: str) -> bool:
-    """Whether the paper's inducing points are more than needed: measured for models of one layer, or mixtures of them.
+    """Whether the paper has more inducing points than needed: measured for models of one layer and their mixtures.
 
     >>> _has_many_inducing("n-sbgprn"), _has_many_inducing("gprn"), _has_many_inducing("dgp")
     (True, False, False)
@@ -113,10 +116,10 @@ def preset(
         name: `paper` (the paper's protocol: appendix, Experimental Details) or `default`.
         model: one of `mogul.models.names()`.
         seed: of everything random.
-        num_rows: how many rows there are to train on: the default way and the precision depend on it.
-        grouped: whether rows come in groups, and new ones of other groups: of many the default way then takes smaller
-            steps, and goes through them less often.
-        own_kernel: whether the kernel is one of the user's, which has no exact start: several random ones instead.
+        num_rows: the number of rows to train on; the default and the precision depend on it.
+        grouped: whether predictions are for new groups of rows: with many rows the default then has smaller learning
+            rates and fewer epochs.
+        own_kernel: whether the kernel is the user's; it has no exact start, but random restarts.
 
     Example:
         >>> preset("paper", "n-mogp").expectation
@@ -132,7 +135,7 @@ def preset(
 
 
 def _default(model: str, seed: int, num_rows: int, grouped: bool, own_kernel: bool) -> TrainingConfig:
-    """A budget of steps, closed-form noise; several starts and double precision for few rows."""
+    """A budget of steps and closed-form noise; restarts and double precision for few rows."""
     few = num_rows <= FEW_ROWS
     recipe = Name.parse(model).recipe
     if few and not (is_latent(model) or own_kernel):
@@ -161,7 +164,7 @@ def _default(model: str, seed: int, num_rows: int, grouped: bool, own_kernel: bo
 
 
 def from_exact_start(model: str, seed: int, num_rows: int) -> TrainingConfig:
-    """Few rows: a model that starts where exact GPs ended, trained on from there by large batches.
+    """Few rows: start from exact GPs, then train with large batches.
 
     >>> config = from_exact_start("n-mogp", seed=0, num_rows=300)
     >>> config.start, config.epochs, config.batch_size
@@ -188,15 +191,15 @@ def _precision(num_rows: int) -> Precision:
 
 
 def _epochs(steps_each: int, steps: int, fewest: int) -> int:
-    """As many as the budget of steps allows, within reason."""
+    """Epochs within the budget of steps: at least `fewest`, fewer only for very many rows."""
     enough = min(_MAX_EPOCHS, max(fewest, steps // steps_each))
     return max(_FEWEST_EPOCHS, min(enough, _MANY_STEPS // steps_each))
 
 
 def _paper(model: str, seed: int, num_rows: int) -> TrainingConfig:
-    """250 epochs from the best of five starts, stepwise rates, batches of 500; all parameters by Adam.
+    """250 epochs from the best of five restarts, stepwise rates, batches of 500; all parameters by Adam.
 
-    The paper does not tell its precision.
+    The paper does not state its precision.
     """
     parsed = Name.parse(model)
     samples = parsed.recipe.num_samples
@@ -204,7 +207,7 @@ def _paper(model: str, seed: int, num_rows: int) -> TrainingConfig:
     return TrainingConfig(
         epochs=250,
         batch_size=parsed.recipe.batch_size,
-        # The least of the paper's range, 0.01 to 0.05: at 0.03 N-SBGPRN fell back in epochs 20 to 30 of Kuka, for good.
+        # The smallest of the paper's range, 0.01 to 0.05: at 0.03 N-SBGPRN diverged in epochs 20 to 30 of Kuka.
         learning_rate=0.01,
         milestones=(0.4, 0.6, 0.8, 0.9),
         decay=0.3,
@@ -218,5 +221,5 @@ def _paper(model: str, seed: int, num_rows: int) -> TrainingConfig:
 
 
 def _closed_form(model: str) -> Analytic:
-    """Closed-form up to the draws of a deep prior's inner layer."""
+    """Closed form, apart from draws of the inner layers of a deep prior."""
     return Analytic(num_samples=Name.parse(model).recipe.inner_samples)
