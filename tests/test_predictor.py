@@ -8,6 +8,7 @@ import torch
 
 import mogul.fitted.predictor
 from mogul.errors import ConfigError, ShapeError
+from mogul.fitted.predictor import Predictor
 from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
 from mogul.models import names
 from mogul.models.inputs import Observed
@@ -57,7 +58,7 @@ class TestShallow:
 
     def test_float32_is_close_to_float64(self):
         model = random_model("mogp", torch.float32)
-        low, high = model.predictor(), model.predictor(precision=torch.float64)
+        low, high = Predictor.of(model), Predictor.of(model, precision=torch.float64)
         assert low.mean(points(torch.float32)).dtype == torch.float32
         for found, expected in zip(low.mean_std(points()), high.mean_std(points()), strict=True):
             torch.testing.assert_close(found.double(), expected, atol=2e-5, rtol=2e-5)
@@ -67,11 +68,11 @@ class TestShallow:
         with torch.no_grad():
             model.prior.inducing_points.mul_(0.05)  # crowded: the jitter is what keeps q(u) in bounds
             x = 0.05 * points(torch.float32)
-        torch.testing.assert_close(model.predictor().mean(x), moments(model, x)[0], atol=5e-3, rtol=5e-3)
+        torch.testing.assert_close(Predictor.of(model).mean(x), moments(model, x)[0], atol=5e-3, rtol=5e-3)
 
     def test_later_changes_to_the_model_do_not_matter(self):
         model = random_model("sbgprn")
-        predictor = model.predictor()
+        predictor = Predictor.of(model)
         before = predictor.mean(points())
         perturbed(model, torch.Generator().manual_seed(3), 0.2)
         torch.testing.assert_close(predictor.mean(points()), before, rtol=0, atol=0)
@@ -79,14 +80,14 @@ class TestShallow:
     def test_the_model_is_not_changed(self):
         model = random_model("n-mogp")
         before = copy.deepcopy(model.state_dict())
-        model.train().predictor()
+        Predictor.of(model.train())
         assert model.training
         assert all(parameter.requires_grad for parameter in model.parameters())
         assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
     def test_dropout_is_off(self):
         model = random_model("sbgprn", dropout=0.5)
-        torch.testing.assert_close(model.train().predictor().mean(points()), moments(model, points())[0])
+        torch.testing.assert_close(Predictor.of(model.train()).mean(points()), moments(model, points())[0])
 
 
 class TestDeep:
@@ -95,7 +96,7 @@ class TestDeep:
     @pytest.mark.parametrize("name", DEEP)
     def test_agrees_with_many_draws(self, name):
         model, num_samples = random_model(name), 2000
-        found_mean, found_std = model.predictor(num_samples).mean_std(points())
+        found_mean, found_std = Predictor.of(model, num_samples).mean_std(points())
         mean, std = moments(model, points(), 20_000)
         # Rows share their noise, so they err together: bounds for the worst of them.
         assert ((found_mean - mean).abs() < 5 * std / num_samples**0.5).all()
@@ -103,21 +104,21 @@ class TestDeep:
 
     def test_is_the_same_at_each_call_and_for_each_seed_another(self):
         model = random_model("dgp")
-        predictor = model.predictor(4, seed=1)
+        predictor = Predictor.of(model, 4, seed=1)
         first, again = predictor.mean_std(points()), predictor.mean_std(points())
         assert torch.equal(first[0], again[0])
         assert torch.equal(first[1], again[1])
-        assert torch.equal(model.predictor(4, seed=1).mean_std(points())[0], first[0])
-        assert not torch.equal(model.predictor(4, seed=2).mean(points()), first[0])
+        assert torch.equal(Predictor.of(model, 4, seed=1).mean_std(points())[0], first[0])
+        assert not torch.equal(Predictor.of(model, 4, seed=2).mean(points()), first[0])
 
     def test_a_row_does_not_depend_on_those_beside_it(self):
-        predictor = random_model("n-dgp").predictor(5)
+        predictor = Predictor.of(random_model("n-dgp"), 5)
         torch.testing.assert_close(predictor.mean(points())[2:3], predictor.mean(points()[2:3]))
 
     def test_three_layers(self):
         model = random_model("dgp", layers=[(2, 6), (3, 5), (2, 4)])
         mean, std = moments(model, points(), 20_000)
-        assert ((model.predictor(1000).mean(points()) - mean).abs() < 5 * std / 1000**0.5).all()
+        assert ((Predictor.of(model, 1000).mean(points()) - mean).abs() < 5 * std / 1000**0.5).all()
 
 
 class TestJacobian:
@@ -125,13 +126,13 @@ class TestJacobian:
 
     @pytest.mark.parametrize("name", names())
     def test_equals_finite_differences(self, name):
-        predictor = random_model(name).predictor(4)
+        predictor = Predictor.of(random_model(name), 4)
         found = predictor.jacobian(points())
         assert found.shape == (NUM_POINTS, NUM_OUTPUTS, NUM_INPUTS)
         torch.testing.assert_close(found, slopes(predictor, points()), atol=1e-6, rtol=1e-6)
 
     def test_leaves_no_graph_behind(self):
-        predictor, x = random_model("n-sbgprn").predictor(), points().requires_grad_()
+        predictor, x = Predictor.of(random_model("n-sbgprn")), points().requires_grad_()
         assert not predictor.jacobian(x).requires_grad
         assert not predictor.mean(x).requires_grad
         assert x.grad is None
@@ -139,7 +140,7 @@ class TestJacobian:
 
     @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
     def test_works_where_gradients_are_off(self, mode):
-        predictor = random_model("mogp").predictor()
+        predictor = Predictor.of(random_model("mogp"))
         with mode():
             found = predictor.jacobian(points())
         torch.testing.assert_close(found, predictor.jacobian(points()))
@@ -150,7 +151,7 @@ class TestRows:
 
     @pytest.mark.parametrize("name", ["mogp", "gprn", "n-mogp", "dgp"])
     def test_chunks_do_not_show(self, name, monkeypatch):
-        predictor = random_model(name).predictor(3)
+        predictor = Predictor.of(random_model(name), 3)
         whole = *predictor.mean_std(points()), predictor.mean(points()), predictor.jacobian(points())
         monkeypatch.setattr(mogul.fitted.predictor, "_NUMBERS_AT_ONCE", 1)
         parts = *predictor.mean_std(points()), predictor.mean(points()), predictor.jacobian(points())
@@ -158,7 +159,7 @@ class TestRows:
             torch.testing.assert_close(one, other)
 
     def test_a_chunk_is_bounded(self, monkeypatch):
-        predictor, sizes = random_model("mogp").predictor(), []
+        predictor, sizes = Predictor.of(random_model("mogp")), []
         forward = predictor.forward
         monkeypatch.setattr(mogul.fitted.predictor, "_NUMBERS_AT_ONCE", 2 * predictor._numbers_per_row)
         monkeypatch.setattr(predictor, "forward", lambda x: (sizes.append(len(x)), forward(x))[1])
@@ -166,12 +167,12 @@ class TestRows:
         assert sizes == [2, 2, 2]
 
     def test_no_rows_give_no_rows(self):
-        predictor, none = random_model("mogp").predictor(), points()[:0]
+        predictor, none = Predictor.of(random_model("mogp")), points()[:0]
         assert predictor.mean_std(none)[1].shape == predictor.mean(none).shape == (0, NUM_OUTPUTS)
         assert predictor.jacobian(none).shape == (0, NUM_OUTPUTS, NUM_INPUTS)
 
     def test_inputs_are_not_modified_and_results_are_plain_tensors(self):
-        predictor, x = random_model("n-mogp").predictor(), points()
+        predictor, x = Predictor.of(random_model("n-mogp")), points()
         mean, std = predictor.mean_std(x)
         predictor.jacobian(x)
         assert torch.equal(x, points())
@@ -181,7 +182,7 @@ class TestRows:
 
     @pytest.mark.parametrize("name", ["mogp", "n-sbgprn", "gprn", "dgp"])
     def test_threads_may_share_a_predictor(self, name):
-        predictor = random_model(name).predictor(3)
+        predictor = Predictor.of(random_model(name), 3)
         batches = [points() + 0.1 * number for number in range(12)]
         expected = [(*predictor.mean_std(x), predictor.jacobian(x)) for x in batches]
         with ThreadPoolExecutor(4) as pool:
@@ -196,7 +197,7 @@ class TestExport:
     @pytest.mark.filterwarnings("ignore")  # torch's own
     @pytest.mark.parametrize("name", ["mogp", "sbgprn", "dgp"])
     def test_an_exported_program_says_the_same(self, name):
-        predictor = random_model(name).predictor(3)
+        predictor = Predictor.of(random_model(name), 3)
         shapes = ({0: torch.export.Dim("N")},)
         program = torch.export.export(predictor, (points(),), dynamic_shapes=shapes).module()
         for num_points in (1, 2, 9):
@@ -206,7 +207,7 @@ class TestExport:
 
     @pytest.mark.filterwarnings("ignore")  # torch's own
     def test_one_row_alone_can_be_exported(self):
-        predictor, row = random_model("mogp").predictor(), points(num_points=1)
+        predictor, row = Predictor.of(random_model("mogp")), points(num_points=1)
         found = torch.export.export(predictor, (row,)).module()(row)
         torch.testing.assert_close(found[1], predictor.mean_std(row)[1])
 
@@ -216,23 +217,23 @@ class TestMistakes:
 
     def test_wrong_number_of_inputs(self):
         with pytest.raises(ShapeError, match=r"x must be \(N, D\) with D = 3; got \(6, 2\). For one row use x\[None\]"):
-            random_model("mogp").predictor().mean_std(points()[:, :2])
+            Predictor.of(random_model("mogp")).mean_std(points()[:, :2])
 
     def test_precision_that_is_none(self):
         with pytest.raises(ConfigError, match=r"torch.float32 or torch.float64; got torch.float16. Leave it out"):
-            random_model("mogp").predictor(precision=torch.float16)
+            Predictor.of(random_model("mogp"), precision=torch.float16)
 
     def test_no_draws(self):
         with pytest.raises(ConfigError, match="num_samples must be at least 1; got 0"):
-            random_model("dgp").predictor(0)
+            Predictor.of(random_model("dgp"), 0)
 
     def test_negative_seed(self):
         with pytest.raises(ConfigError, match="seed must be at least 0; got -1"):
-            random_model("dgp").predictor(seed=-1)
+            Predictor.of(random_model("dgp"), seed=-1)
 
     def test_nothing_to_freeze(self):
         model = random_model("mogp")
         del model.prior
         model.prior = object()
         with pytest.raises(ConfigError, match="must hold IndependentGPs to be frozen; it has none"):
-            model.predictor()
+            Predictor.of(model)

@@ -9,6 +9,7 @@ import torch
 from gradients import assert_finite_nonzero_gradients
 from mogul import Dataset, TrainingConfig, fit, load
 from mogul.errors import ConfigError, UnknownNameError
+from mogul.fitted.predictor import Predictor
 from mogul.means.linear import LinearOutputMean
 from mogul.models import build
 from mogul.objective import Analytic, Balanced, Elbo, MonteCarlo, Objective, Predictive
@@ -125,13 +126,13 @@ def test_the_frozen_predictor_has_the_noise_at_each_row(noise):
     batch = small_batch()
     plane = LinearOutputMean.fit(batch.x.numpy(), batch.y.numpy())
     model = small_model("n-sbgprn", noise=noise, output_mean=plane, **NOISE_SIZES)
-    mean, std = model.predictor().mean_std(batch.x)
+    mean, std = Predictor.of(model).mean_std(batch.x)
     with torch.no_grad():
         signal = model.moments(batch.x, 1, generator())
         expected = (signal.var + model.noise_var(batch.x, generator())).sqrt()
     torch.testing.assert_close(mean, signal.mean)
     torch.testing.assert_close(std, expected)
-    torch.testing.assert_close(model.predictor().mean(batch.x), signal.mean)
+    torch.testing.assert_close(Predictor.of(model).mean(batch.x), signal.mean)
     assert (std[0] != std[1]).all()
 
 

@@ -12,6 +12,7 @@ from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit, load
 from mogul.config import InferenceConfig
 from mogul.data import Batch
 from mogul.errors import ConfigError
+from mogul.fitted.predictor import Predictor
 from mogul.models import build
 from mogul.models.model import Model
 from mogul.objective import Analytic, Elbo, MonteCarlo, Predictive
@@ -167,7 +168,7 @@ class TestPrediction:
             expected = model.moments(x, 1, generator())
             std = (expected.var + model.noise_var(x, generator())).sqrt()
         for seed in (0, 1):
-            predictor = model.predictor(num_samples=5, seed=seed)
+            predictor = Predictor.of(model, num_samples=5, seed=seed)
             mean, found = predictor.mean_std(x)
             torch.testing.assert_close(mean, expected.mean)
             torch.testing.assert_close(found, std)
