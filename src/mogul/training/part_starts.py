@@ -27,6 +27,7 @@ _SMALL = 0.01
 _LINEAR = 4.0
 _NUM_ROUNDS, _NUM_SWEEPS = 5, 2
 _STEP = 1e-2  # of finite differences in a latent function
+_SAME = 1e-4  # differences of q(u) that are not worth another sweep
 
 
 @dataclass(frozen=True)
@@ -283,18 +284,26 @@ def _(prior: IndependentGPs, head: Head, signal: Signal) -> None:
 
     With J = ∂E[signal]/∂f, row n observes f + Σ_p w J (y − E[signal]) / W with the precision W = Σ_p w J².
     """
-    cross = prior.whitened_cross(signal.x.to(prior.variational_mean)).double()
+    rows = signal.x.to(prior.variational_mean)
+    cross, offset, q = prior.whitened_cross(rows).double(), prior.mean(rows).double(), _marginals(prior, signal.x)
     for _ in range(_NUM_SWEEPS):
+        before = prior.variational_mean.clone()
         for latent in range(prior.num_latents):
-            q = _marginals(prior, signal.x)
             expected, slope = _slope(head, q, signal.x, latent)
             weight = (signal.weight * slope.square()).sum(1)
             gap = (signal.weight * slope * (signal.y - expected)).sum(1)
             target = q.mean[:, latent] + gap / weight.clamp_min(1e-12)
             own = cross[latent if len(cross) > 1 else 0]
-            mean, root = closed_form(own, target - prior.mean(signal.x.to(q.mean))[:, latent], weight)
+            mean, root = closed_form(own, target - offset[:, latent], weight)
+            # Only this latent GP has changed: those of all others would be the same once more.
+            old_root = prior.variational_root[latent].tril().double()
+            q.mean[:, latent] = offset[:, latent] + mean @ own
+            change = (root.mT @ own).square().sum(0) - (old_root.mT @ own).square().sum(0)
+            q.var[:, latent] = (q.var[:, latent] + change).clamp_min(1e-12)
             prior.variational_mean[latent].copy_(mean)
             prior.variational_root[latent].copy_(root)
+        if torch.allclose(before, prior.variational_mean, rtol=_SAME, atol=_SAME):
+            break
 
 
 def _slope(
