@@ -102,12 +102,15 @@ class Latents:
         kernels = torch.cat([used, used[:, turns]], 1).square()
         # Unused functions observe nothing yet: they would explain the signal once more, beside those that do.
         weight = signal.weight @ torch.cat([used, torch.zeros_like(unused)], 1).square()
+        outputscale = kernels.T @ signal.outputscale / kernels.sum(0).square()
+        # A long lengthscale may have a large variance, with which functions that observe nothing would saturate units.
+        outputscale[used.shape[1] :].clamp_(max=1.0)
         return Latents(
             ((signal.weight * signal.y) @ loadings) / weight.clamp_min(1e-12),
             weight,
             loadings,
             (kernels.T @ signal.lengthscale.pow(-2) / kernels.sum(0).unsqueeze(1)).rsqrt(),
-            kernels.T @ signal.outputscale / kernels.sum(0).square(),
+            outputscale,
         )
 
 
