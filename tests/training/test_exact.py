@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from scipy.special import logsumexp
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel, WhiteKernel
 
@@ -13,6 +14,7 @@ from mogul import Dataset, TrainingConfig, fit
 from mogul.core.moments import Marginals
 from mogul.objective import Analytic, Elbo
 from mogul.priors import IndependentGPs, rbf
+from mogul.training import exact
 from mogul.training.exact import ExactGP, _Evidence, _Solved, _theta, fit_exact_gp, leave_one_out
 from mogul.training.exact_start import spread_out
 from mogul.training.noise import alternate, precision_of
@@ -50,9 +52,17 @@ def known_gp(gp: ExactGP, x: np.ndarray, y: np.ndarray, relative: np.ndarray | f
 
 
 def log_prior(evidence: _Evidence, theta: np.ndarray) -> float:
-    """Normal densities of log hyperparameters over those at their modes."""
-    prior = stats.norm(evidence.prior_mean, evidence.prior_scale)
-    return float((prior.logpdf(theta) - prior.logpdf(evidence.prior_mean))[evidence.learnt].sum())
+    """Densities of log hyperparameters over those at their modes, by scipy's laws: lengthscales share one of levels."""
+    num_inputs = len(theta) - 3
+    levels = [exact._LENGTHSCALE[0] - step + 0.5 * np.log(num_inputs) for step in range(4)]
+    secant = [stats.hypsecant.logpdf(theta[:num_inputs], mode, exact._LENGTHSCALE[1]) for mode in levels]
+    highest = stats.hypsecant.logpdf(0, 0, exact._LENGTHSCALE[1])
+    result = logsumexp([(each - highest).sum() for each in secant]) - np.log(4)
+    result += stats.norm.logpdf(theta[-3], 0, 10) - stats.norm.logpdf(0, 0, 10)
+    if evidence.plane:
+        result += stats.norm.logpdf(theta[-2], -np.log(num_inputs), 1) - stats.norm.logpdf(0, 0, 1)
+    result += stats.hypsecant.logpdf(theta[-1], *exact._NOISE) - stats.hypsecant.logpdf(0, 0, exact._NOISE[1])
+    return float(result)
 
 
 @pytest.mark.parametrize("num_inputs", SIZES)

@@ -32,6 +32,16 @@ _BIAS_VAR = 1.0
 # A plane from the beginning would hide inputs whose effect is not linear: it joins where the GP alone ended, and
 # another optimum must have a log evidence so much larger.
 _PLANE_GAIN = 2.0
+# Modes and scales of the priors of log ℓ, in units of √D, and of log σ². Both are laws of the hyperbolic secant: log
+# densities are quadratic near the mode and linear far from it. For ℓ that is a half-Cauchy law of a power of 1/ℓ: an
+# input that differs from the others has a price, but hardly a larger one where it differs more. Lengthscales have one
+# of some levels in common, so that functions that vary with all inputs pay once.
+_LENGTHSCALE, _NOISE = (2.0, 0.8), (-2.0, 2.0)
+_LEVELS = (2.0, 1.0, 0.0, -1.0)
+# Starts climb beside weak Normal priors: the others would hide optima in which several inputs matter together.
+_WEAK_LENGTHSCALE, _WEAK_NOISE = (0.7, 2.0), (-4.0, 4.0)
+# Two optima are compared by the volumes around them where their log evidences differ by less than these could.
+_MOST_VOLUME, _SAME = 40.0, 0.02
 _STEP = 0.05  # of finite differences in a log hyperparameter
 
 
@@ -154,9 +164,11 @@ class _Search:
 
     def best(self, *, plane: bool) -> Float[Array, "T"]:
         """Log hyperparameters, with a plane or without one."""
+        weak = self._evidence(self.climbed_rows, plane=False, weak=True)
+        theta, _ = max((weak.climb(start, _SHORT) for start in self._starts()), key=lambda found: found[1])
+        theta, _ = self._rescanned(weak, *weak.climb(theta, _SHORT))
         middle = self._evidence(self.climbed_rows, plane=False)
-        theta, _ = max((middle.climb(start, _SHORT) for start in self._starts()), key=lambda found: found[1])
-        theta, value = self._rescanned(middle, *middle.climb(theta, _LONG))
+        theta, value = self._likelier(middle, [middle.climb(start, _LONG) for start in (theta, middle.simple())])
         if plane:
             theta = self._with_plane(theta, value)
         if len(self.y) > self.climbed_rows:
@@ -164,7 +176,7 @@ class _Search:
         return theta
 
     def _starts(self) -> list[Float[Array, "T"]]:
-        small, root = self._evidence(RANKED_ROWS, plane=False), math.sqrt(self.x.shape[1])
+        small, root = self._evidence(RANKED_ROWS, plane=False, weak=True), math.sqrt(self.x.shape[1])
         grid = [[small.start(length * root, noise) for noise in _NOISES] for length in _LENGTHSCALES]
         best = [max(((small.value(start), start) for start in column), key=lambda pair: pair[0]) for column in grid]
         ranked = [start for _, start in sorted(best, key=lambda pair: -pair[0])]
@@ -180,22 +192,33 @@ class _Search:
             best_value, best = max(((evidence.value(start), start) for start in moved), key=lambda pair: pair[0])
             if best_value < value + _SCAN_GAIN:
                 break
-            theta, value = evidence.climb(best, _LONG)
+            theta, value = evidence.climb(best, _SHORT)
         return theta, value
+
+    @staticmethod
+    def _likelier(
+        evidence: "_Evidence", found: list[tuple[Float[Array, "T"], float]]
+    ) -> tuple[Float[Array, "T"], float]:
+        """The optimum with most of p(θ | y) around it: a function that fits by chance has to be tuned more finely."""
+        (theta, value), (other, other_value) = found
+        if abs(value - other_value) > _MOST_VOLUME or np.abs(theta - other).max() < _SAME:
+            return max(found, key=lambda each: each[1])
+        return max(found, key=lambda each: each[1] + evidence.log_volume(each[0]))
 
     def _with_plane(self, theta: Float[Array, "T"], value: float) -> Float[Array, "T"]:
         """From where the GP alone ended, and from a plane with a GP on top of it."""
         evidence = self._evidence(self.climbed_rows, plane=True)
-        joined, first = theta, evidence.start(0.7 * math.sqrt(self.x.shape[1]), 0.1)
+        weak = self._evidence(self.climbed_rows, plane=True, weak=True)
+        joined, first = theta, weak.climb(weak.start(0.7 * math.sqrt(self.x.shape[1]), 0.1), _SHORT)[0]
         theta, _ = max((evidence.climb(start, _SHORT) for start in (joined, first)), key=lambda found: found[1])
         theta, reached = evidence.climb(theta, _LONG)
         return theta if reached > value + _PLANE_GAIN else evidence.climb(joined, _SHORT)[0]
 
-    def _evidence(self, num_rows: int, *, plane: bool) -> "_Evidence":
+    def _evidence(self, num_rows: int, *, plane: bool, weak: bool = False) -> "_Evidence":
         if len(self.y) <= num_rows:
-            return _Evidence(self.x, self.y, self.relative_noise, plane=plane)
+            return _Evidence(self.x, self.y, self.relative_noise, plane=plane, weak=weak)
         some = self.order[:num_rows]
-        return _Evidence(self.x[some], self.y[some], self.relative_noise[some], plane=plane)
+        return _Evidence(self.x[some], self.y[some], self.relative_noise[some], plane=plane, weak=weak)
 
     def result(self, theta: Float[Array, "T"], plane: bool) -> ExactGP:
         """With a variance that knows how well the hyperparameters are known."""
@@ -213,15 +236,28 @@ class _Evidence:
     """
 
     def __init__(
-        self, x: Float[Array, "N D"], y: Float[Array, "N"], relative_noise: Float[Array, "N"], *, plane: bool
+        self,
+        x: Float[Array, "N D"],
+        y: Float[Array, "N"],
+        relative_noise: Float[Array, "N"],
+        *,
+        plane: bool,
+        weak: bool = False,
     ) -> None:
         self.x, self.y, self.relative_noise, self.plane = np.ascontiguousarray(x), y, relative_noise, plane
         self.gram = x @ x.T if plane else np.zeros((0, 0))
         num_inputs = x.shape[1]
-        # Weak log-normal priors: lengthscales of the order of the data's extent, signal and noise of any size. A plane
-        # that varies as much as the output: with less, bands far from the data would not hold a true plane.
-        self.prior_mean = np.array([0.7 + 0.5 * math.log(num_inputs)] * num_inputs + [0.0, -math.log(num_inputs), -4.0])
-        self.prior_scale = np.array([2.0] * num_inputs + [10.0, 1.0, 4.0])
+        # A signal of any size, and a plane that varies as much as the output: with less, bands far from the data would
+        # not hold a true plane.
+        lengthscale, noise_var = (_WEAK_LENGTHSCALE, _WEAK_NOISE) if weak else (_LENGTHSCALE, _NOISE)
+        self.prior_mean = np.array(
+            [lengthscale[0] + 0.5 * math.log(num_inputs)] * num_inputs + [0.0, -math.log(num_inputs), noise_var[0]]
+        )
+        self.prior_scale = np.array([lengthscale[1]] * num_inputs + [10.0, 1.0, noise_var[1]])
+        self.tolerance = 1e-6 if weak else 1e-7
+        self.weak = weak
+        self.levelled = np.array([not weak] * num_inputs + [False] * 3)
+        self.heavy = np.array([False] * (num_inputs + 2) + [not weak])
         low = [5e-3] * num_inputs + [1e-4, 1e-6, 1e-8]
         high = [300 * math.sqrt(num_inputs)] * num_inputs + [1e3, 1e2, 4.0]
         self.bounds = list(zip(np.log(low), np.log(high), strict=True))
@@ -232,6 +268,10 @@ class _Evidence:
         num_inputs = self.x.shape[1]
         return np.log([lengthscale] * num_inputs + [1.0, 1 / num_inputs, noise_var])
 
+    def simple(self) -> Float[Array, "T"]:
+        """The prior's lengthscales beside as much noise as there is output: as simple as a function can be."""
+        return self.start(math.exp(self.prior_mean[0]), _SMOOTH_NOISE)
+
     @staticmethod
     def moved(theta: Float[Array, "T"], place: int, value: float) -> Float[Array, "T"]:
         """The same with another value at one place."""
@@ -241,7 +281,7 @@ class _Evidence:
 
     def climb(self, theta: Float[Array, "T"], num_steps: int) -> tuple[Float[Array, "T"], float]:
         """So many steps of L-BFGS at most, and the value reached."""
-        options: Any = {"maxiter": num_steps, "ftol": 1e-8, "gtol": 1e-3}
+        options: Any = {"maxiter": num_steps, "ftol": self.tolerance, "gtol": 1e-3}
         found = minimize(self._loss, theta, jac=True, method="L-BFGS-B", bounds=self.bounds, options=options)
         return found.x, -float(found.fun)
 
@@ -251,8 +291,36 @@ class _Evidence:
         return -math.inf if solved is None else solved.log_density(self.y) + self._log_prior(theta)
 
     def _log_prior(self, theta: Float[Array, "T"]) -> float:
-        distance = np.where(self.learnt, (theta - self.prior_mean) / self.prior_scale, 0.0)
-        return -0.5 * float(distance @ distance)
+        distance, levels = self._distance(theta), self._log_levels(theta)
+        normal = -0.5 * float(np.square(distance[~self.heavy]).sum())
+        return normal - float(_log_cosh(distance[self.heavy]).sum()) + float(np.logaddexp.reduce(levels))
+
+    def _log_levels(self, theta: Float[Array, "T"]) -> Float[Array, "K"]:
+        """log of 1/K ∏_d sech((log ℓ_d − m_k)/w) for each level m_k that lengthscales may have in common."""
+        if self.weak:
+            return np.zeros(1)
+        result: Array = -_log_cosh(self._from_levels(theta)).sum(1) - math.log(len(_LEVELS))
+        return result
+
+    def _from_levels(self, theta: Float[Array, "T"]) -> Float[Array, "K D"]:
+        num_inputs = self.x.shape[1]
+        levels = np.array(_LEVELS) + 0.5 * math.log(num_inputs)
+        result: Array = (theta[:num_inputs] - levels[:, None]) / self.prior_scale[:num_inputs]
+        return result
+
+    def _log_prior_slope(self, theta: Float[Array, "T"]) -> Float[Array, "T"]:
+        distance, num_inputs = self._distance(theta), self.x.shape[1]
+        slope: Array = -np.where(self.heavy, np.tanh(distance), distance) / self.prior_scale
+        if not self.weak:
+            levels = self._log_levels(theta)
+            share = np.exp(levels - np.logaddexp.reduce(levels))
+            slope[:num_inputs] = -share @ np.tanh(self._from_levels(theta)) / self.prior_scale[:num_inputs]
+        return slope
+
+    def _distance(self, theta: Float[Array, "T"]) -> Float[Array, "T"]:
+        """From the prior's mode in its scales; 0 for what is not learnt, or has a level in common."""
+        own = self.learnt & ~self.levelled
+        return np.where(own, (theta - self.prior_mean) / self.prior_scale, 0.0)
 
     def _loss(self, theta: Float[Array, "T"]) -> tuple[float, Float[Array, "T"]]:
         covariance, kernel = self._covariance(theta)
@@ -260,8 +328,7 @@ class _Evidence:
         if solved is None:
             return 1e25, np.zeros_like(theta)  # a step that L-BFGS takes back
         value = solved.log_density(self.y) + self._log_prior(theta)
-        gradient = self._gradient(theta, kernel, solved)
-        gradient -= np.where(self.learnt, (theta - self.prior_mean) / self.prior_scale**2, 0.0)
+        gradient = self._gradient(theta, kernel, solved) + self._log_prior_slope(theta)
         return -value, -gradient
 
     def _covariance(self, theta: Float[Array, "T"]) -> tuple[Float[Array, "N N"], Float[Array, "N N"]]:
@@ -322,6 +389,10 @@ class _Evidence:
         _, var = self.leave_one_out(theta)
         jacobian = self._derivative(lambda moved: self.leave_one_out(moved)[0], theta)
         return 1 + float(np.square(jacobian @ self._root_cov(theta, share)).sum(1).mean() / var.mean())
+
+    def log_volume(self, theta: Float[Array, "T"]) -> float:
+        """½ log det Σ: what a Laplace approximation of the log evidence adds to its maximum, but for a constant."""
+        return float(np.linalg.slogdet(self._root_cov(theta, 1.0))[1])
 
     def _root_cov(self, theta: Float[Array, "T"], share: float) -> Float[Array, "U U"]:
         """R with R Rᵀ = Σ, the inverse Hessian of the log evidence: the Laplace approximation of p(θ | y)."""
@@ -385,6 +456,11 @@ def _rbf(z: Float[Array, "N D"], other: Float[Array, "M D"], outputscale: float)
     result -= 0.5 * np.square(other).sum(1)
     np.exp(np.minimum(result, 0.0, out=result), out=result)
     result *= outputscale
+    return result
+
+
+def _log_cosh(value: Float[Array, "..."]) -> Float[Array, "..."]:
+    result: Array = np.logaddexp(value, -value) - math.log(2)
     return result
 
 

@@ -27,6 +27,7 @@ _SMALL = 0.01
 _LINEAR = 4.0
 _NUM_ROUNDS, _NUM_SWEEPS = 5, 2
 _STEP = 1e-2  # of finite differences in a latent function
+_SAME = 1e-4  # differences of q(u) that are not worth another sweep
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,15 @@ class Latents:
         kernels = torch.cat([used, used[:, turns]], 1).square()
         # Unused functions observe nothing yet: they would explain the signal once more, beside those that do.
         weight = signal.weight @ torch.cat([used, torch.zeros_like(unused)], 1).square()
+        outputscale = kernels.T @ signal.outputscale / kernels.sum(0).square()
+        # A long lengthscale may have a large variance, with which functions that observe nothing would saturate units.
+        outputscale[used.shape[1] :].clamp_(max=1.0)
         return Latents(
             ((signal.weight * signal.y) @ loadings) / weight.clamp_min(1e-12),
             weight,
             loadings,
             (kernels.T @ signal.lengthscale.pow(-2) / kernels.sum(0).unsqueeze(1)).rsqrt(),
-            kernels.T @ signal.outputscale / kernels.sum(0).square(),
+            outputscale,
         )
 
 
@@ -279,18 +283,26 @@ def _(prior: IndependentGPs, head: Head, signal: Signal) -> None:
 
     With J = ∂E[signal]/∂f, row n observes f + Σ_p w J (y − E[signal]) / W with the precision W = Σ_p w J².
     """
-    cross = prior.whitened_cross(signal.x.to(prior.variational_mean)).double()
+    rows = signal.x.to(prior.variational_mean)
+    cross, offset, q = prior.whitened_cross(rows).double(), prior.mean(rows).double(), _marginals(prior, signal.x)
     for _ in range(_NUM_SWEEPS):
+        before = prior.variational_mean.clone()
         for latent in range(prior.num_latents):
-            q = _marginals(prior, signal.x)
             expected, slope = _slope(head, q, signal.x, latent)
             weight = (signal.weight * slope.square()).sum(1)
             gap = (signal.weight * slope * (signal.y - expected)).sum(1)
             target = q.mean[:, latent] + gap / weight.clamp_min(1e-12)
             own = cross[latent if len(cross) > 1 else 0]
-            mean, root = closed_form(own, target - prior.mean(signal.x.to(q.mean))[:, latent], weight)
+            mean, root = closed_form(own, target - offset[:, latent], weight)
+            # Only this latent GP has changed: those of all others would be the same once more.
+            old_root = prior.variational_root[latent].tril().double()
+            q.mean[:, latent] = offset[:, latent] + mean @ own
+            change = (root.mT @ own).square().sum(0) - (old_root.mT @ own).square().sum(0)
+            q.var[:, latent] = (q.var[:, latent] + change).clamp_min(1e-12)
             prior.variational_mean[latent].copy_(mean)
             prior.variational_root[latent].copy_(root)
+        if torch.allclose(before, prior.variational_mean, rtol=_SAME, atol=_SAME):
+            break
 
 
 def _slope(
