@@ -11,8 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import mogul
 from mogul import Dataset, fit
-from mogul.cli.model_card import card_lines
-from mogul.cli.show import show_file
+from mogul.cli.show import card_lines, show_file
 from mogul.errors import FileError
 from mogul.storage.container import read_sealed, write_sealed
 from mogul.training import Fitted

@@ -14,8 +14,7 @@ from scipy.special import logsumexp
 
 import mogul
 from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit
-from mogul.cli.model_card import card_lines
-from mogul.cli.show import show_file
+from mogul.cli.show import card_lines, show_file
 from mogul.core.joint import Correlated, Independent, Pooled, ScaleMixture
 from mogul.errors import ConfigError, FitError, MogulWarning, NumericalError
 from mogul.fitted.mixture import FittedMixture

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.table import Table
+from rich.text import Text
 
 from mogul._typing import Array
-from mogul.cli.columns import data_of_model
+from mogul.cli.predict import data_of_model
+from mogul.cli.words import floor_words, noise_words
 from mogul.comparison.crossval import row_scores
 from mogul.data.sources.formats import read_table
 from mogul.fitted.files import load
@@ -94,3 +97,36 @@ def _output_scores(name: str, y: Array, mean: Array, pit: Array) -> OutputScores
         r2=float(1 - squares.sum() / total) if total > 0 else None,
         in_band=coverage(pit[known][:, None], BAND),
     )
+
+
+def evaluation_tables(evaluation: Evaluation) -> list[Any]:
+    """All outputs together, then each."""
+    scores = evaluation.scores
+    together = Table(
+        title=f"{evaluation.model} on {evaluation.num_rows:,} rows of {evaluation.source}",
+        caption="In units of each output's standard deviation in training: MRMSE 1 is what its mean scores. "
+        f"Noise: {noise_words(evaluation.noise, evaluation.noise_factors)}, {floor_words(evaluation.noise_floor)}.",
+    )
+    levels = [f"in {level:.0%} band" for level in scores.coverage]
+    for heading in ("LL per row", "MRMSE", "CRPS", *levels):
+        together.add_column(heading, justify="right")
+    shares = [f"{share:.0%}" for share in scores.coverage.values()]
+    together.add_row(f"{scores.ll:.2f}", f"{scores.mrmse:.3f}", f"{scores.crps:.4f}", *shares)
+    note = ["Latent inputs were inferred from the outputs that are scored here."] if evaluation.inferred_inputs else []
+    return [together, _output_table(evaluation), *note]
+
+
+def _output_table(evaluation: Evaluation) -> Table:
+    table = Table(title="Each output, in its own units")
+    table.add_column("output")
+    for heading in ("known", "RMSE", "R²", f"in {BAND:.0%} band"):
+        table.add_column(heading, justify="right")
+    for each in evaluation.outputs:
+        table.add_row(
+            Text(each.name),
+            f"{each.num_known:,}",
+            "" if each.rmse is None else f"{each.rmse:.4g}",
+            "" if each.r2 is None else f"{each.r2:.3f}",
+            "" if each.in_band is None else f"{each.in_band:.0%}",
+        )
+    return table

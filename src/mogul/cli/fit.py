@@ -1,5 +1,6 @@
-"""`mogul fit`: from a table to a model file, with a word on whether it was worth it."""
+"""`mogul fit`: from a table to a model file, and what it says about it."""
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -8,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from mogul.cli.words import choice_line, counted, epochs_words, floor_words, noise_words, objective_words, seconds_words
 from mogul.comparison.crossval import Leaderboard, Split, compare, holdout, require_known_outputs
 from mogul.data import Dataset
 from mogul.data.sources.columns import ON_COMMAND_LINE, Columns
 from mogul.data.sources.formats import read_table
 from mogul.data.splits import group_numbers
-from mogul.errors import ConfigError, DataError
+from mogul.errors import ConfigError, DataError, as_list
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.history import Choice
 from mogul.models.families import AUTO, FROM_RESIDUALS, is_latent
@@ -225,3 +227,78 @@ def _course(fitted: Fitted) -> Course:
         elbo_per_row=history.elbo[-1] / history.num_rows,
         held_out_ll=history.held_out,
     )
+
+
+def fit_lines(summary: FitSummary) -> list[str]:
+    """Sizes, how training went, whether it was worth it, and what to type next."""
+    missing = f"{summary.missing_share:.1%} missing" if summary.missing_share else "none missing"
+    trained = f", of which {summary.num_trained:,} were trained on" if summary.num_trained < summary.num_rows else ""
+    lines = [
+        f"Rows     {summary.num_rows:,}{trained}",
+        f"Inputs   {counted(summary.input_names) or 'latent'}",
+        f"Outputs  {counted(summary.output_names)} ({missing})",
+        *_model(summary),
+        f"Noise    {noise_words(summary.noise, summary.noise_factors)}, {floor_words(summary.noise_floor)}",
+        *_why_noise(summary),
+        *_held_out(summary),
+    ]
+    if summary.check is not None:
+        board = summary.check.leaderboard
+        rows = f"a fit to the other rows, on {summary.check.held_out_rows} held out"
+        scores = ", ".join(f"{entry.label} {entry.ll:.2f}" for entry in board.entries)
+        lines += [f"Check    {rows}: LL {scores}", f"         {board.verdict}"]
+        lines += [f"         {label} failed: {reason}" for label, reason in board.failures.items()]
+    return [*lines, f"File     {summary.out}", *_next(summary)]
+
+
+def _model(summary: FitSummary) -> list[str]:
+    """A model in a line; a mixture, and a line for each of those in it."""
+    if len(summary.courses) == 1:
+        return [f"Model    {_course_words(summary.courses[0], summary.objective)}, {seconds_words(summary.seconds)}"]
+    whole = f"Model    a mixture of {len(summary.courses)}, {seconds_words(summary.seconds)}"
+    return [whole, *(f"         {_course_words(course, summary.objective)}" for course in summary.courses)]
+
+
+def _course_words(course: Course, objective: ObjectiveName) -> str:
+    reached = f"{objective_words(objective)} {course.elbo_per_row:.2f} per row"
+    if not course.epochs:
+        return f"{course.model}: exact GPs, one for each output, {reached}"
+    starts = f"best of {course.starts} starts" if course.starts > 1 else "1 start"
+    return f"{course.model}: {epochs_words(course.epochs)}, {starts}, {reached}"
+
+
+def _why_noise(summary: FitSummary) -> list[str]:
+    if not summary.noise_by_objective:
+        return []
+    return ["         It depends on the inputs because of --objective balanced; --noise names another."]
+
+
+def _held_out(summary: FitSummary) -> list[str]:
+    scores = {course.model: course.held_out_ll for course in summary.courses if course.held_out_ll is not None}
+    if summary.choice is not None:
+        told = f"Chosen   {choice_line(asdict(summary.choice))}"
+    elif scores:
+        kept = "in the best epoch" if summary.retrained else "in the epoch that was kept"
+        each = ", ".join(f"{model} {ll:.2f}" if len(scores) > 1 else f"{ll:.2f}" for model, ll in scores.items())
+        told = f"Held out LL {each} per row, {kept}"
+    else:
+        return []
+    if not summary.retrained:
+        return [told]
+    rows = "all rows but those to calibrate by" if summary.num_calibrated else "all rows"
+    return [told, f"         Then trained on {rows}, for as long"]
+
+
+def _next(summary: FitSummary) -> list[str]:
+    out = shlex.quote(summary.out)
+    reachable = 0.9 if summary.num_calibrated >= 9 else 0.5  # at most n/(n + 1)
+    bands = f"--coverage {reachable}" if summary.num_calibrated else "--quantiles .1,.9"
+    lines = [f"Next     mogul predict {out} NEW.csv --out predictions.csv {bands}"]
+    if summary.check is None and summary.input_names and summary.source != "-" and summary.num_rows >= 5:
+        targets = shlex.quote(as_list(summary.output_names))
+        source = shlex.quote(summary.source)
+        inputs = shlex.quote(as_list(summary.input_names))
+        groups = "" if summary.groups is None else f" --groups {shlex.quote(summary.groups)}"
+        columns = f"--inputs {inputs} --targets {targets}{groups}"
+        lines.append(f"         mogul compare {source} {columns} --models {summary.model}")
+    return lines

@@ -1,8 +1,12 @@
-"""Names and numbers in a line of text."""
+"""Words, numbers and small tables for a terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
 
 from mogul.errors import as_list
+from mogul.models.families import FAMILIES
 
 _SHOWN = 8
 
@@ -37,3 +41,72 @@ def seconds_words(seconds: float) -> str:
     ('0.4 s', '12 s')
     """
     return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+
+
+def noise_words(noise: str, num_factors: int) -> str:
+    """A kind of noise, and whether it is correlated across outputs.
+
+    >>> noise_words("gp", 0), noise_words("gp", 2)
+    ('gp', 'gp, correlated across outputs (2 factors)')
+    """
+    if not num_factors:
+        return noise
+    return f"{noise}, correlated across outputs ({num_factors} factor{'s' if num_factors > 1 else ''})"
+
+
+def floor_words(floor: float) -> str:
+    """A floor as a share of an output's scale, in words.
+
+    >>> floor_words(1e-4), floor_words(0.0)
+    ("sd at least 0.0001 of an output's scale", 'no floor')
+    """
+    return f"sd at least {floor:.3g} of an output's scale" if floor else "no floor"
+
+
+def choice_line(choice: Mapping[str, Any]) -> str:
+    """What was chosen, and by which scores; what all candidates have in common goes without saying.
+
+    >>> tried = [{"model": "mogp", "noise": "gp", "ll": 1.0}, {"model": "mogp", "noise": "constant", "ll": None}]
+    >>> choice_line({"chosen": tried[0], "num_held_out": 20, "candidates": tried})
+    'gp noise, by LL per row on 20 held out: gp 1.00, constant none'
+    >>> tried[1] = {"model": "sbgprn", "noise": "gp", "ll": 0.5}
+    >>> choice_line({"chosen": tried[0], "num_held_out": 20, "candidates": tried})
+    'mogp, by LL per row on 20 held out: mogp 1.00, sbgprn 0.50'
+    """
+    candidates = choice["candidates"]
+    varying = [part for part in ("model", "noise") if len({candidate[part] for candidate in candidates}) > 1]
+
+    def name(candidate: Mapping[str, Any], between: str = " ") -> str:
+        return between.join(candidate[part] for part in varying or ["noise"])
+
+    scores = [
+        f"{name(candidate)} {'none' if candidate['ll'] is None else format(candidate['ll'], '.2f')}"
+        for candidate in candidates
+    ]
+    kind = "" if varying == ["model"] else " noise"
+    kept = name(choice["chosen"], between=" with ")
+    return f"{kept}{kind}, by LL per row on {choice['num_held_out']:,} held out: {', '.join(scores)}"
+
+
+_WORDS = {"elbo": "ELBO", "balanced": "ELBO (balanced)", "predictive": "predictive objective"}
+
+
+def objective_words(name: str) -> str:
+    """The words for an objective of `mogul.objective`.
+
+    >>> objective_words("elbo")
+    'ELBO'
+    """
+    return _WORDS.get(name, name)
+
+
+def models_table() -> Table:
+    """The families, and how names are made of them."""
+    table = Table(
+        title="mogul's models", caption="dk-NAME has a deep kernel, NAME-lvm latent inputs, dk-NAME-lvm both."
+    )
+    for heading in ("name", "what it is", "equation"):
+        table.add_column(heading)
+    for name, recipe in FAMILIES.items():
+        table.add_row(name, recipe.description, f"eqn:{recipe.equation}")
+    return table

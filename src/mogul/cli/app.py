@@ -1,4 +1,4 @@
-"""`mogul models`, `fit`, `predict`, `evaluate` and `show`: from a table to a model file, and what it then says."""
+"""The library's commands: `mogul models`, `fit`, `predict`, `evaluate`, `show` and `compare`."""
 
 import sys
 from pathlib import Path
@@ -20,6 +20,7 @@ from mogul.cli.options import (
     Seed,
     Targets,
     complete_model,
+    complete_models,
     give,
     levels,
     listed,
@@ -30,7 +31,8 @@ from mogul.cli.options import (
     require_seed,
     require_share,
 )
-from mogul.models.families import Name, names, require_model
+from mogul.errors import ConfigError
+from mogul.models.families import Name, is_latent, names, require_model
 
 app = typer.Typer()
 STANDARD_OUTPUT = Path("-")
@@ -60,7 +62,7 @@ def models(json_: Json = False) -> None:
         return
     from rich.console import Console
 
-    from mogul.cli.families import models_table
+    from mogul.cli.words import models_table
 
     Console().print(models_table())
 
@@ -136,8 +138,7 @@ def fit(
     require_seed(seed)
     require_share("--calibrate", calibrate, ".2")
     require_new_file(out, force, "model.mogul", data)
-    from mogul.cli.fit import fit_file
-    from mogul.cli.fit_lines import fit_lines
+    from mogul.cli.fit import fit_file, fit_lines
     from mogul.objective import require_objective
     from mogul.training import FitRequest
 
@@ -216,8 +217,7 @@ def evaluate(
     given = None if inputs is None else listed(inputs, "--inputs")
     wanted = None if targets is None else listed(targets, "--targets")
     require_seed(seed)
-    from mogul.cli.evaluate import evaluate_file
-    from mogul.cli.fit_lines import evaluation_tables
+    from mogul.cli.evaluate import evaluate_file, evaluation_tables
 
     evaluation = evaluate_file(model, data, given, wanted, seed)
     give(evaluation.to_json(), evaluation_tables(evaluation), json_)
@@ -229,8 +229,79 @@ def show(model: ModelFile, json_: Json = False) -> None:
 
     Example: mogul show jura.mogul
     """
-    from mogul.cli.model_card import model_table
-    from mogul.cli.show import show_file
+    from mogul.cli.show import model_table, show_file
 
     card = show_file(model)
     give(card.to_json(), [model_table(card)], json_)
+
+
+@app.command()
+def compare(
+    data: Data,
+    targets: Targets,
+    inputs: Inputs = None,
+    models: Annotated[
+        str,
+        typer.Option(
+            help="Models, separated by commas: see mogul models; auto chooses one in each fold.",
+            autocompletion=complete_models,
+        ),
+    ] = "mogp,n-sbgprn",
+    folds: Annotated[int, typer.Option(help="Parts of the rows, each held out once.")] = 5,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Column of labels, such as runs or days: whole groups are held out together."),
+    ] = None,
+    objective: Objective = "elbo",
+    epochs: Epochs = None,
+    seed: Seed = 0,
+    html: Annotated[Path | None, typer.Option(help="Also write a report, one HTML file, here.")] = None,
+    force: Force = False,
+    json_: Json = False,
+) -> None:
+    """Compare models with least squares and the mean on held-out rows: log likelihood, errors, coverage, time.
+
+    Rows go into folds at random, or whole groups do. It says plainly when least squares is as good as the best.
+
+    Example: mogul compare jura.csv --targets Cd,Cu,Pb --models mogp,n-sbgprn --folds 5 --html jura.html
+
+    Example: mogul compare arm.csv --targets force,torque --groups run --models mogp,mogp+gprn --folds 3
+    """
+    wanted = listed(targets, "--targets")
+    given = None if inputs is None else listed(inputs, "--inputs")
+    chosen = _observed(listed(models, "--models"))
+    require_least("--folds", folds, 2)
+    require_least("--epochs", epochs, 1)
+    require_seed(seed)
+    if html is not None:
+        require_new_file(html, force, "comparison.html", data)
+    from mogul.cli.compare import choices, compare_file, comparison_table, write_page
+    from mogul.comparison.crossval import Trial
+    from mogul.objective import require_objective
+    from mogul.training import FitRequest
+
+    def say(split: int, trial: Trial) -> None:
+        if trial.label in chosen:
+            label = trial.label if trial.chosen is None else f"{trial.label} ({trial.chosen})"
+            scores = f"LL {trial.result.scores.ll:.2f} ({trial.seconds:.0f} s)"
+            print(f"fold {split + 1} of {folds}: {label} {scores}", file=sys.stderr)
+
+    settings = {"epochs": epochs, "objective": require_objective(objective)}
+    request = FitRequest(seed=seed, settings={name: value for name, value in settings.items() if value is not None})
+    result = compare_file(data, wanted, given, chosen, folds, request, say, groups)
+    if html is not None:
+        write_page(result, html)
+    failed = [f"{label} failed: {reason}" for label, reason in result.leaderboard.failures.items()]
+    written = [] if html is None else [f"Report: {html}"]
+    lines = [result.leaderboard.verdict, *choices(result), *failed, *written]
+    give(result.to_json(), [comparison_table(result), *lines], json_)
+
+
+def _observed(models: list[str]) -> list[str]:
+    """Names of models with inputs, each once: those with latent inputs predict something else."""
+    for model in models:
+        if is_latent(model):
+            raise ConfigError(
+                f"--models must have observed inputs, as least squares has; {model} has latent ones. Leave out -lvm."
+            )
+    return list(dict.fromkeys(models))
