@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit
-from mogul.data.order import neighbour_correlation, order_advice
+from mogul.data.advice import neighbour_correlation, order_advice
 from mogul.errors import MogulWarning
 from mogul.training import FitRequest, Stopping
 

@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
-from mogul.data.batches import Batch
+from mogul.data.dataset import Batch
 from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
 from mogul.models.inputs import Observed
 from mogul.models.model import Model

@@ -6,8 +6,7 @@ import torch
 from draws import normal
 from gradients import assert_finite_nonzero_gradients
 from mogul.core.base_samples import FreshNormals
-from mogul.core.moments import FeatureMoments
-from mogul.core.pairs import take_apart
+from mogul.core.moments import FeatureMoments, take_apart
 from mogul.errors import ConfigError
 from mogul.heads import BayesianMixing, Mixing
 

@@ -1,6 +1,5 @@
 """Data: checked, standardised, in batches."""
 
-from mogul.data.batches import Batch
-from mogul.data.dataset import Dataset, Scaling, Standardiser
+from mogul.data.dataset import Batch, Dataset, Scaling, Standardiser
 
 __all__ = ["Batch", "Dataset", "Scaling", "Standardiser"]

@@ -7,8 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mogul.core.base_samples import Normals
-from mogul.core.moments import FeatureMoments, Marginals, normal_kl, normal_log_density, standard_normal
-from mogul.core.pairs import selectors
+from mogul.core.moments import FeatureMoments, Marginals, normal_kl, normal_log_density, selectors, standard_normal
 from mogul.core.posteriors import DiagonalNormal, NormalPosterior, PosteriorName
 from mogul.errors import require_positive
 from mogul.nonlinearities import Nonlinearity

@@ -10,9 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from mogul.core.base_samples import Normals
-from mogul.core.moments import FeatureMoments, Marginals, normal_kl
+from mogul.core.moments import FeatureMoments, Marginals, normal_kl, selectors, take_apart
 from mogul.core.nets import TanhNet
-from mogul.core.pairs import selectors, take_apart
 from mogul.core.posteriors import DiagonalNormal, FullNormal, NormalPosterior, PosteriorName, full_normal_kl
 from mogul.errors import ShapeError, require_positive
 from mogul.priors import IndependentGPs

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mogul.core.moments import Marginals, normal_kl_each, standard_normal
-from mogul.data.batches import Batch
+from mogul.data.dataset import Batch
 
 
 @runtime_checkable

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from jaxtyping import Float
 from torch import Tensor
 
-from mogul.core import pairs
+from mogul.core.moments import assemble, selectors, take_apart
 
 
 class Nonlinearity(ABC):
@@ -43,13 +43,13 @@ class Nonlinearity(ABC):
         self, mean: Float[Tensor, "*S H"], var: Float[Tensor, "*S H"], cov: Float[Tensor, "*S Q"]
     ) -> Float[Tensor, "*S Q"]:
         """Cov[σ(aᵢ), σ(aⱼ)] for every i < j, given Cov[aᵢ, aⱼ]: each pair once, no H × H matrix."""
-        first, second = pairs.selectors(mean.shape[-1], like=mean)
+        first, second = selectors(mean.shape[-1], like=mean)
         return self.pair_covariance((mean @ first, mean @ second), (var @ first, var @ second), cov)
 
     def covariance(self, mean: Float[Tensor, "*S H"], cov: Float[Tensor, "*S H H"]) -> Float[Tensor, "*S H H"]:
         """Cov σ(a) for a ~ N(mean, cov)."""
-        var, above = pairs.take_apart(cov)
-        return pairs.assemble(self.variance(mean, var), self.pair_covariances(mean, var, above))
+        var, above = take_apart(cov)
+        return assemble(self.variance(mean, var), self.pair_covariances(mean, var, above))
 
     def cross_moment(self, mean: Float[Tensor, "*S H"], cov: Float[Tensor, "*S H H"]) -> Float[Tensor, "*S H H"]:
         """E σ(a)σ(a)ᵀ for a ~ N(mean, cov)."""

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mogul.core.moments import Marginals
-from mogul.data.batches import Batch
+from mogul.data.dataset import Batch
 from mogul.errors import require_positive, unknown_name
 from mogul.heads import NoiseLaw
 from mogul.models.model import Model

@@ -1,7 +1,6 @@
 """Processes over functions: sparse variational GPs, shallow and deep."""
 
-from mogul.priors.deep import DeepGPs
-from mogul.priors.inner import Sites
+from mogul.priors.deep import DeepGPs, Sites
 from mogul.priors.kernels import DeepKernel, ScaledRBF, kernel_by_name, own_kernel, rbf
 from mogul.priors.means import ConstantMean, LinearMean, Mean, mean_by_name, principal_directions
 from mogul.priors.solvers import CIQ, Cholesky, Solver, with_more_jitter

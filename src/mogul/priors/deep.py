@@ -1,7 +1,8 @@
 """Deep GPs: layers of sparse GPs, each on draws of the one before, or on what it is at sites that are learnt."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -9,8 +10,7 @@ from torch import Tensor, nn
 
 from mogul.core.base_samples import Normals
 from mogul.core.moments import Marginals
-from mogul.errors import ConfigError
-from mogul.priors.inner import Draws, Inner
+from mogul.errors import ConfigError, require_positive
 from mogul.priors.sparse import IndependentGPs
 
 
@@ -66,3 +66,124 @@ class DeepGPs(nn.Module):
 
     def _gps(self) -> list[IndependentGPs]:
         return cast(list[IndependentGPs], list(self.layers))
+
+
+Layer = Callable[[Tensor, int, torch.Generator], Marginals]
+
+
+@runtime_checkable
+class Inner(Protocol):
+    """From inputs to what the last layer works on, with a leading axis of components."""
+
+    def forward(
+        self, layers: Sequence[Layer], x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator
+    ) -> Float[Tensor, "S *T N L"]:
+        """Points of the last of these layers, each by itself."""
+        ...
+
+    def sample_joint(
+        self, layers: Sequence[IndependentGPs], x: Float[Tensor, "*B N D"], normals: Normals
+    ) -> Float[Tensor, "S *B N L"]:
+        """Draws of whole functions."""
+        ...
+
+    def log_weight(self) -> Float[Tensor, "S"] | None:
+        """The log weight of each component; None where all count the same."""
+        ...
+
+    def num_points(self, num_samples: int, *, drawn_inputs: bool) -> int:
+        """How many points there are for each row, or for all the draws of it."""
+        ...
+
+
+class Draws(nn.Module):
+    """Doubly stochastic: each layer is drawn, point by point, given draws of the one before."""
+
+    def forward(
+        self, layers: Sequence[Layer], x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator
+    ) -> Float[Tensor, "S N L"]:
+        """One draw of each layer for each draw of the one before."""
+        for layer in layers:
+            x = layer(x, num_samples, generator).sample(num_samples, generator)
+        return x
+
+    def sample_joint(
+        self, layers: Sequence[IndependentGPs], x: Float[Tensor, "*B N D"], normals: Normals
+    ) -> Float[Tensor, "S *B N L"]:
+        """One function of each layer on top of one of the layer before."""
+        for layer in layers:
+            x = layer.sample_joint(x, normals)
+        return x
+
+    def log_weight(self) -> None:
+        """Draws count the same."""
+        return
+
+    def num_points(self, num_samples: int, *, drawn_inputs: bool) -> int:
+        """As many as draws are asked for."""
+        return num_samples
+
+
+class Sites(nn.Module):
+    """Learnt quadrature in place of draws (deep sigma point processes, Jankowiak et al. 2020).
+
+    At site s, a layer with the marginals N(m, v) is at m + √v ξ_s, with a ξ_s of its own for each of its GPs. The
+    model predicts the mixture of what follows from each site, with weights w_s that are learnt as well; nothing is
+    drawn. Sites start at quantiles of the Normal, in another order for each GP, with equal weights.
+
+    Args:
+        num_sites: the number S of sites.
+        num_latents: GPs of each inner layer.
+        generator: draws the orders.
+
+    Example:
+        >>> sites = Sites(num_sites=4, num_latents=[3], generator=torch.Generator())
+        >>> sites.positions[0].shape, sites.log_weight().exp().sum().item()
+        (torch.Size([4, 3]), 1.0)
+    """
+
+    def __init__(self, num_sites: int, num_latents: Sequence[int], generator: torch.Generator) -> None:
+        super().__init__()
+        require_positive(num_sites=num_sites)
+        self.num_sites = num_sites
+        self.positions = nn.ParameterList(_start(num_sites, count, generator) for count in num_latents)
+        self.logits = nn.Parameter(torch.zeros(num_sites))
+
+    def forward(
+        self, layers: Sequence[Layer], x: Float[Tensor, "*T N D"], num_samples: int, generator: torch.Generator
+    ) -> Float[Tensor, "S *T N L"]:
+        """Each layer at its sites, given the layer before at the same site."""
+        x = x.unsqueeze(0)  # the axis of sites
+        for layer, position in zip(layers, self.positions, strict=True):
+            q = layer(x, num_samples, generator)
+            x = q.mean + q.var.sqrt() * position.reshape(len(position), *(1,) * (x.dim() - 2), -1)
+        return x
+
+    def sample_joint(
+        self, layers: Sequence[IndependentGPs], x: Float[Tensor, "*B N D"], normals: Normals
+    ) -> Float[Tensor, "S *B N L"]:
+        """A site for each draw, the same for all its points: given that, inner layers are functions without noise."""
+        level = torch.special.ndtr(normals.shared(1)[..., 0])
+        edges = self.log_weight().exp().cumsum(0)[:-1].detach()
+        chosen = torch.bucketize(level, edges)
+        for layer, position in zip(layers, self.positions, strict=True):
+            q = layer.forward(x, 1, torch.Generator(x.device))
+            x = q.mean + q.var.sqrt() * position[chosen]
+        return x
+
+    def log_weight(self) -> Float[Tensor, "S"]:
+        """log w, with Σ w = 1."""
+        return torch.log_softmax(self.logits, 0)
+
+    def num_points(self, num_samples: int, *, drawn_inputs: bool) -> int:
+        """All sites for each draw of the inputs."""
+        return self.num_sites * (num_samples if drawn_inputs else 1)
+
+
+def _start(num_sites: int, num_latents: int, generator: torch.Generator) -> nn.Parameter:
+    """Quantiles of the Normal at the middles of equal shares, of unit variance, in another order for each column."""
+    shares = (torch.arange(num_sites, dtype=torch.float64) + 0.5) / num_sites
+    quantiles = torch.special.ndtri(shares)
+    quantiles = quantiles / quantiles.square().mean().sqrt() if num_sites > 1 else quantiles
+    columns = [quantiles[torch.randperm(num_sites, generator=generator)] for _ in range(num_latents)]
+    return nn.Parameter(torch.stack(columns, 1))

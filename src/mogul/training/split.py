@@ -11,7 +11,7 @@ from jaxtyping import Int
 from mogul._typing import IntArray
 from mogul.config import Stopping
 from mogul.data import Dataset
-from mogul.data.order import order_advice
+from mogul.data.advice import order_advice
 from mogul.errors import ConfigError, DataError, ShapeError, warn
 
 # The share of the rows, or of the groups, that is held out where one must be and none was given.
