@@ -367,7 +367,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             raise ConfigError(
                 'to_botorch needs the package botorch; it is not installed. Run pip install "mogul[botorch]".'
             )
-        from mogul.estimators.botorch import Surrogate
+        from mogul.estimators.botorch import Surrogate  # comes with the extra mogul[botorch] only
 
         return Surrogate.of(self.fitted_, seed=self._seed)
 

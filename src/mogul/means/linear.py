@@ -3,8 +3,10 @@
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from sklearn.linear_model import RidgeCV
 from torch import Tensor, nn
 
 from mogul._typing import Array
@@ -122,9 +124,6 @@ class LinearOutputMean(OutputMean):
         How far the plane may be off depends on what the head can take up: with a GP's hyperparameters at hand, give
         `PlaneUncertainty.of` these rows, or take its own plane from `generalised_least_squares`.
         """
-        import numpy as np
-        from sklearn.linear_model import RidgeCV
-
         if not x.shape[1]:
             raise ConfigError("A linear mean needs inputs; there are none. Fit with mean='paper'.")
         weights, bias = np.zeros((x.shape[1], y.shape[1])), np.zeros(y.shape[1])
@@ -171,8 +170,6 @@ def _penalties(x: Float[Array, "N D"]) -> Float[Array, "K"]:
 
     A plane through all of its rows leaves no residual there, and a head trained on that believes in no noise at all.
     """
-    import numpy as np
-
     num_rows = len(x)
     penalties: Array = num_rows * np.logspace(-8, 4, 25)
     centered = x - x.mean(0)

@@ -25,7 +25,7 @@ def axes_or_new(ax: Axes | None, size: tuple[float, float] = (5.4, 3.6)) -> Axes
     """The Axes given, or those of a new figure of this size in inches."""
     if ax is not None:
         return ax
-    from matplotlib import pyplot as plt
+    from matplotlib import pyplot as plt  # chooses a backend, which only a new figure needs
 
     _, new = plt.subplots(figsize=size, layout="constrained")
     new.spines[["top", "right"]].set_visible(False)

@@ -4,8 +4,10 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
+import gpytorch
 import torch
 from jaxtyping import Float
+from linear_operator import to_linear_operator
 from torch import Tensor
 
 from mogul.errors import ConfigError, MogulWarning, NumericalError
@@ -173,9 +175,6 @@ class CIQ:
     max_iterations: int = 400
 
     def whiten(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"]) -> Whitened:
-        import gpytorch
-        from linear_operator import to_linear_operator
-
         size = kzz.diagonal(dim1=-2, dim2=-1).mean(-1).detach()
         added = (self.jitter * size).unsqueeze(-1).expand(kzz.shape[:-1])
         operator = to_linear_operator(kzz + torch.diag_embed(added))

@@ -8,6 +8,8 @@ import gpytorch
 import numpy as np
 import torch
 from jaxtyping import Float
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from mogul.core.base_samples import Normals
@@ -218,9 +220,6 @@ def kmeans(x: Float[Tensor, "N D"], num_inducing: int, generator: torch.Generato
     >>> kmeans(torch.eye(3), 10, torch.Generator()).shape
     torch.Size([3, 3])
     """
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
     require_positive(num_inducing=num_inducing)
     if len(x) > (enough := _ROWS_PER_CENTRE * num_inducing):
         x = x[torch.randperm(len(x), generator=generator)[:enough].to(x.device)]

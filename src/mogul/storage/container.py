@@ -95,7 +95,7 @@ def _refuse(path: Path, found: str) -> NoReturn:
 
 def write_sealed(path: Path, header: dict[str, Any], tensors: Tensors) -> None:
     """Write all or nothing: a reader never sees half a file, and a failure leaves nothing behind."""
-    from safetensors.torch import save
+    from safetensors.torch import save  # headers are read without torch
 
     text = json.dumps({"format": FORMAT, "sha256": NO_DIGEST, **header})
     # Copies, since tensors that share memory would be refused.
@@ -109,7 +109,7 @@ def write_sealed(path: Path, header: dict[str, Any], tensors: Tensors) -> None:
 def read_sealed(path: Path) -> tuple[dict[str, Any], Tensors]:
     """Header and tensors of a sealed file; anything else is refused before memory is taken or anything is built."""
     from safetensors import SafetensorError
-    from safetensors.torch import load
+    from safetensors.torch import load  # headers are read without torch
 
     with opened(path) as file:
         header = checked_header(path, file)

@@ -73,7 +73,7 @@ def frame_kind(values: Any) -> FrameKind | None:
 def as_frame(values: Float[Array, "N K"], names: list[str], kind: FrameKind, like: Any = None) -> Any:
     """A frame with these column names, and the index of `like` where that has one."""
     if kind == "polars":
-        import polars
+        import polars  # an extra; whoever gives a frame of it has it
 
         return polars.DataFrame(values, schema=names)
     index = like.index if frame_kind(like) == "pandas" and len(like) == len(values) else None

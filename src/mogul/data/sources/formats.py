@@ -58,7 +58,7 @@ def read_csv(content: bytes, source: str) -> Table:
 def read_parquet(content: bytes, source: str) -> Table:
     """Apache Parquet: every column, an index with a name among them."""
     try:
-        import pyarrow
+        import pyarrow  # comes with the extra mogul[parquet] only
         from pyarrow import parquet
     except ImportError:
         raise FileError(
