@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.helpers.sample_results import KUKA, record, results_of, sample_results
 
 from mogul.lab.experiments.record import Store
 from mogul.lab.report.frame import Results, boards
 from mogul.lab.report.page import write_report
-from sample_results import KUKA, record, results_of, sample_results
 
 pytestmark = pytest.mark.browser
 CHROMIUM = "/usr/bin/chromium"

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.helpers.terminal import assert_refused, command
 from typer.testing import CliRunner
 
 from mogul import cli
 from mogul.lab.experiments import synthetic
 from mogul.training import Fitted, TrainingConfig
-from terminal import assert_refused, command
 
 
 @pytest.fixture

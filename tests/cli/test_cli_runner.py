@@ -5,11 +5,11 @@ import subprocess
 import sys
 
 import pytest
+from tests.helpers.terminal import Outcome, assert_refused, command
 
 import mogul.lab.experiments.synthetic
 from mogul import cli
 from mogul.errors import ConfigError, FileError, NumericalError
-from terminal import Outcome, assert_refused, command
 
 HEAVY = {"torch", "gpytorch", "sklearn", "scipy", "pandas", "matplotlib", "numpy"}
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from tests.helpers.terminal import assert_refused, command
 
 from mogul.errors import NumericalError
 from mogul.training import FitRequest
-from terminal import assert_refused, command
 
 HOSTILE = "<script>alert(1)</script>"
 

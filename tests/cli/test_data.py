@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.helpers.terminal import assert_refused, command
 
 from mogul.lab.datasets import audit as data_tables
 from mogul.lab.datasets.catalogue import CATALOGUE
 from mogul.lab.datasets.simulated import simulators_installed
-from terminal import assert_refused, command
 
 REAL = Path(os.environ.get("MOGUL_DATA", Path(__file__).parents[3] / "shared" / "data"))
 needs_simulators = pytest.mark.skipif(not simulators_installed(), reason="the extra 'robots' is not installed")

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from tests.helpers.arm import QUICK, arm_folder, rows
+from tests.helpers.terminal import assert_refused, command
 
 import mogul
-from arm import QUICK, arm_folder, rows
 from mogul.training import Run
 from mogul.training.defaults import MODELS, NOISES
-from terminal import assert_refused, command
 
 
 @pytest.fixture

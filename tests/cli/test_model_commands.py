@@ -12,15 +12,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.io import savemat
+from tests.helpers.arm import OUTPUTS, QUICK, arm_folder, rows
+from tests.helpers.terminal import assert_refused, command
 
 import mogul
-from arm import OUTPUTS, QUICK, arm_folder, rows
 from mogul.cli import fit as fit_command
 from mogul.comparison import crossval as comparison
 from mogul.errors import MogulWarning
 from mogul.fitted.files import save
 from mogul.training import FitRequest
-from terminal import assert_refused, command
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.helpers.small_jobs import record
+from tests.helpers.terminal import assert_refused, command
 
 from mogul.lab.experiments.record import Record, Store
 from mogul.lab.report.frame import Results
 from mogul.lab.reproduce import write_results
-from small_jobs import record
-from terminal import assert_refused, command
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from tests.helpers.small_jobs import small
+from tests.helpers.terminal import Outcome, assert_refused, command
 
 from mogul.lab.experiments import synthetic
 from mogul.lab.experiments.declarations import EXPERIMENTS, experiment
-from small_jobs import small
-from terminal import Outcome, assert_refused, command
 
 NUM_TRAIN, NUM_TEST = 60, 40
 SMALL = ["synthetic", "--splits", "1", "--epochs", "2", "--no-linear", "--baselines", "mean"]

@@ -3,8 +3,8 @@
 import gpytorch
 import pytest
 import torch
+from tests.helpers.draws import normal
 
-from draws import normal
 from mogul.priors import Cholesky, IndependentGPs, rbf
 
 NUM_LATENTS, NUM_INDUCING, NUM_INPUTS = 3, 8, 2

@@ -6,13 +6,13 @@ import torch
 from gpytorch.mlls import DeepPredictiveLogLikelihood
 from gpytorch.models.deep_gps.dspp import DSPP, DSPPLayer
 from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
+from tests.helpers.perturbing import perturbed
 
 from mogul.data import Batch
 from mogul.models import build
 from mogul.models.model import Model
 from mogul.objective import Analytic, Predictive
 from mogul.priors import Cholesky, IndependentGPs
-from perturbing import perturbed
 
 NUM_SITES, NUM_ROWS, NUM_INPUTS, WIDTHS, JITTER = 3, 9, 2, (2, 3), 1e-8
 

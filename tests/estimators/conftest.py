@@ -2,7 +2,7 @@
 
 import jaxtyping
 import pytest
-from small_estimators import FRAME_X, FRAME_Y, X, Y, regressor
+from tests.helpers.small_estimators import FRAME_X, FRAME_Y, X, Y, regressor
 
 from mogul import MultiOutputGPRegressor
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from small_estimators import FRAME_X, FRAME_Y, SMALL_LVM, X, Y, regressor
+from tests.helpers.small_estimators import FRAME_X, FRAME_Y, SMALL_LVM, X, Y, regressor
 
 import mogul
 from mogul import MultiOutputGPLVM, MultiOutputGPRegressor

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from small_estimators import SMALL_LVM
+from tests.helpers.small_estimators import SMALL_LVM
 
 from mogul import MultiOutputGPLVM
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from small_estimators import X, Y, regressor
+from tests.helpers.small_estimators import X, Y, regressor
 
 from mogul import MultiOutputGPRegressor
 from mogul.errors import ShapeError

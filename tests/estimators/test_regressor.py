@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_estimators import X, Y, regressor
+from tests.helpers.small_estimators import X, Y, regressor
 
 from mogul import MultiOutputGPRegressor, TrainingConfig
 from mogul.errors import ConfigError, DataError, MogulError, ShapeError, UnknownNameError

@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from small_estimators import SMALL, SMALL_LVM, X, Y, regressor
+from tests.helpers.small_estimators import SMALL, SMALL_LVM, X, Y, regressor
 
 from mogul import MultiOutputGPLVM, MultiOutputGPRegressor
 from mogul.nonlinearities import Erf

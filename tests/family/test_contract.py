@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from tests.helpers.gradients import assert_finite_nonzero_gradients
+from tests.helpers.small_models import NUM_OUTPUTS, NUM_ROWS, is_deep, small_batch, small_model
 
-from gradients import assert_finite_nonzero_gradients
 from mogul import models
 from mogul.objective import Analytic, Elbo, Expectation, MonteCarlo
-from small_models import NUM_OUTPUTS, NUM_ROWS, is_deep, small_batch, small_model
 
 ESTIMATORS = {"analytic": Analytic(num_samples=4), "montecarlo": MonteCarlo(num_samples=16)}
 each_model = pytest.mark.parametrize("name", models.names())

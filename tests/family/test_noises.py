@@ -5,8 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.helpers.gradients import assert_finite_nonzero_gradients
+from tests.helpers.small_models import (
+    NUM_OUTPUTS,
+    NUM_ROWS,
+    SIZES,
+    sizes_of,
+    small_batch,
+    small_model,
+    values_of_level_updates,
+)
 
-from gradients import assert_finite_nonzero_gradients
 from mogul import Dataset, TrainingConfig, fit, load
 from mogul.errors import ConfigError, UnknownNameError
 from mogul.fitted.predictor import Predictor
@@ -16,7 +25,6 @@ from mogul.objective import Analytic, Balanced, Elbo, MonteCarlo, Objective, Pre
 from mogul.prediction import predict
 from mogul.registry import names
 from mogul.training import NoiseUpdate, Step
-from small_models import NUM_OUTPUTS, NUM_ROWS, SIZES, sizes_of, small_batch, small_model, values_of_level_updates
 
 NOISES = names("noise")
 NOISE_SIZES = {"num_noise_latents": 2, "num_noise_inducing": 5, "noise_rank": 1}

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from tests.helpers.small_models import NUM_OUTPUTS, NUM_ROWS, small_batch, small_model
 
 from mogul.core.moments import Marginals
 from mogul.heads import BayesianMixing, GPMixing, Head, NetMixing, Neural
@@ -12,7 +13,6 @@ from mogul.models.model import Model
 from mogul.nonlinearities import Quadrature
 from mogul.objective import Analytic, Elbo, MonteCarlo
 from mogul.priors import DeepGPs, IndependentGPs, LinearMean, rbf
-from small_models import NUM_OUTPUTS, NUM_ROWS, small_batch, small_model
 
 TINY = -30.0  # the log of a standard deviation that is nothing
 

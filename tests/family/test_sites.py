@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.helpers.gradients import assert_finite_nonzero_gradients
+from tests.helpers.small_models import NUM_OUTPUTS, NUM_ROWS, small_batch, small_model, values_of_level_updates
 
-from gradients import assert_finite_nonzero_gradients
 from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit, load
 from mogul.config import InferenceConfig
 from mogul.data import Batch
@@ -19,7 +20,6 @@ from mogul.objective import Analytic, Elbo, MonteCarlo, Predictive
 from mogul.prediction import predict
 from mogul.priors import Sites
 from mogul.training import NoiseUpdate
-from small_models import NUM_OUTPUTS, NUM_ROWS, small_batch, small_model, values_of_level_updates
 
 NUM_SITES = 3
 DEEP = ["dgp", "n-dgp", "dk-dgp", "dk-n-dgp", "dgp-lvm", "dk-n-dgp-lvm"]

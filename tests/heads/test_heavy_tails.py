@@ -5,8 +5,18 @@ import math
 import numpy as np
 import pytest
 import torch
-from example_laws import NUM_OUTPUTS, OBSERVED, SIGNAL, X, Y, assert_same_law, law_of, make, with_and_without_floor
 from scipy import integrate, stats
+from tests.helpers.example_laws import (
+    NUM_OUTPUTS,
+    OBSERVED,
+    SIGNAL,
+    X,
+    Y,
+    assert_same_law,
+    law_of,
+    make,
+    with_and_without_floor,
+)
 
 from mogul.core.moments import Marginals
 from mogul.heads import StudentTNoise

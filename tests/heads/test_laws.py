@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from example_laws import (
+from scipy.integrate import quad
+from scipy.stats import norm
+from tests.helpers.example_laws import (
     NUM_INPUTS,
     NUM_OUTPUTS,
     NUM_POINTS,
@@ -19,8 +21,6 @@ from example_laws import (
     normal,
     with_and_without_floor,
 )
-from scipy.integrate import quad
-from scipy.stats import norm
 
 from mogul.core.moments import Marginals
 from mogul.heads.noise.laws import LogNormalLaw, NormalLaw

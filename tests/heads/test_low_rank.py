@@ -5,8 +5,17 @@ import math
 import numpy as np
 import pytest
 import torch
-from example_laws import NUM_OUTPUTS, OBSERVED, SIGNAL, Y, assert_same_law, law_of, make, with_and_without_floor
 from scipy import stats
+from tests.helpers.example_laws import (
+    NUM_OUTPUTS,
+    OBSERVED,
+    SIGNAL,
+    Y,
+    assert_same_law,
+    law_of,
+    make,
+    with_and_without_floor,
+)
 
 
 def test_the_density_is_scipys():

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from tests.helpers.draws import normal
+from tests.helpers.gradients import assert_finite_nonzero_gradients
 
-from draws import normal
-from gradients import assert_finite_nonzero_gradients
 from mogul.core.base_samples import FreshNormals
 from mogul.core.moments import FeatureMoments, take_apart
 from mogul.errors import ConfigError

@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
+from tests.helpers.draws import normal
 
-from draws import normal
 from mogul.core.moments import Marginals
 from mogul.errors import ConfigError
 from mogul.heads import ConstantNoise, GPNoise, LowRankNoise, NetNoise, StudentTNoise

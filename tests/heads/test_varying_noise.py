@@ -5,7 +5,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from example_laws import NUM_OUTPUTS, OBSERVED, SIGNAL, Y, assert_same_law, law_of, make, with_and_without_floor
+from tests.helpers.example_laws import (
+    NUM_OUTPUTS,
+    OBSERVED,
+    SIGNAL,
+    Y,
+    assert_same_law,
+    law_of,
+    make,
+    with_and_without_floor,
+)
 
 from mogul.core.moments import Marginals
 from mogul.heads.noise.laws import LogNormalLaw

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.helpers.small_jobs import small, small_arm, tasks
 
 from mogul.errors import ConfigError
 from mogul.lab.datasets.catalogue import CATALOGUE
@@ -19,7 +20,6 @@ from mogul.lab.experiments.lines import line as line_of
 from mogul.lab.experiments.protocol import fast, paper
 from mogul.models import build
 from mogul.registry import names
-from small_jobs import small, small_arm, tasks
 
 SHARED = Path(__file__).parents[3] / "shared" / "paper"
 TABLE_2 = ["MOGP", "DK-MOGP", "GPRN", "DK-GPRN", "DGP", "N-MOGP", "SBGPRN", "N-SBGPRN", "DK-N-SBGPRN", "N-DGP"]

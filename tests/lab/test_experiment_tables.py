@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from tests.helpers.small_jobs import record
 
 from mogul.lab.experiments.record import Record
 from mogul.lab.report.frame import Results
@@ -18,7 +19,6 @@ from mogul.lab.report.tables import (
     markdown,
     result_line,
 )
-from small_jobs import record
 
 
 @pytest.fixture

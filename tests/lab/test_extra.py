@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers.terminal import assert_refused, command
 
 from mogul.lab import EXTRA
-from terminal import assert_refused, command
 
 COMMANDS = {"reproduce": ("synthetic",), "report": ("runs",)}
 # Importing a module whose place in sys.modules is None fails as if it were not installed.

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from tests.helpers.small_jobs import record
 
 from mogul.errors import DataError
 from mogul.lab.experiments.record import Record
 from mogul.lab.report.frame import Results, results_frame, summary_frame, write_csv
 from mogul.lab.report.overview import BEGIN, END, overview, read_published, with_overview
-from small_jobs import record
 
 ROOT = Path(__file__).parents[2]
 FLOOR = {"units": "standardised", "noise_floor": "sd 0.0001 of an output's scale"}

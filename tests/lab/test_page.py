@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.helpers.sample_results import KUKA, ROWS, record, results_of, sample_results
 
 from mogul.lab.report import page
 from mogul.lab.report.frame import Results, boards
 from mogul.lab.report.page import plotly_source
-from sample_results import KUKA, ROWS, record, results_of, sample_results
 
 
 class Elements(HTMLParser):

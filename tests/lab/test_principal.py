@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.decomposition import PCA
+from tests.helpers.small_jobs import small, tasks
 
 from mogul.data import Dataset
 from mogul.lab.baselines.closed_form import PrincipalComponents, predict_principal
@@ -11,7 +12,6 @@ from mogul.lab.experiments.declarations import experiment
 from mogul.lab.experiments.run import Provenance, run_job
 from mogul.metrics import score
 from mogul.models import LATENT_INPUTS
-from small_jobs import small, tasks
 
 NOISE = 0.1
 

@@ -4,10 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from tests.helpers.small_jobs import record
 
 from mogul.errors import DataError
 from mogul.lab.experiments.record import Record
-from small_jobs import record
 
 
 def test_a_record_comes_back_from_json_as_it_was() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.helpers.small_jobs import small, small_arm, tasks
 
 import mogul.lab.reproduce
 from mogul import cli
@@ -21,7 +22,6 @@ from mogul.lab.experiments.request import ExperimentRequest, SplitChoice
 from mogul.models import build
 from mogul.registry import names
 from mogul.training.defaults import preset as training_preset
-from small_jobs import small, small_arm, tasks
 
 # The table of the command that this one replaces.
 MAIN = ["MOGP", "GPRN", "DGP", "SBGPRN", "N-MOGP", "N-SBGPRN", "N-DGP", "DK-N-SBGPRN", "DGP (L′ = L)", "N-DGP (L′ = L)"]

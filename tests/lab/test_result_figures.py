@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from tests.helpers.sample_results import record, results_of, sample_results
 
 from mogul.lab.experiments.lines import Spread
 from mogul.lab.report.figures import Sweep, sweep_figure, sweep_of, table_figure, write_figures
 from mogul.lab.report.frame import Board, BoardRow, Results, boards
-from sample_results import record, results_of, sample_results
 
 
 def board_of(results: Results, key: str) -> Board:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from tests.helpers.small_jobs import record
 
 from mogul.lab.experiments.record import METRICS, Record
 from mogul.lab.report.frame import Results, results_frame, summary_frame, timings_frame, write_csv
-from small_jobs import record
 
 
 def scored(label: str, seed: int | None, ll: float, **changes: object) -> Record:

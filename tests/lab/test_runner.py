@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from rich.console import Console
+from tests.helpers.small_jobs import record, small, tasks
 
 from mogul.data.splits import GroupedData
 from mogul.lab.experiments import run as runner
@@ -15,7 +16,6 @@ from mogul.lab.experiments.record import Job, Record, Store
 from mogul.lab.experiments.request import SplitChoice
 from mogul.lab.experiments.run import Provenance, WorkerError, run_all
 from mogul.lab.report.tables import result_line
-from small_jobs import record, small, tasks
 
 NOWHERE = Provenance({}, None)
 

@@ -1,10 +1,10 @@
 """Splits as they are typed."""
 
 import pytest
+from tests.helpers.small_jobs import small_arm
 
 from mogul.errors import ConfigError
 from mogul.lab.experiments.request import ChosenSplit, SplitChoice, whole_numbers
-from small_jobs import small_arm
 
 
 @pytest.mark.parametrize(

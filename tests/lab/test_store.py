@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.helpers.small_jobs import small, tasks
 
 from mogul.errors import DataError
 from mogul.lab.experiments.declarations import experiment
 from mogul.lab.experiments.record import Job, Record, Store, difference
 from mogul.lab.experiments.request import SplitChoice
 from mogul.lab.experiments.run import Provenance, run_job
-from small_jobs import small, tasks
 
 PROVENANCE = Provenance({}, None)
 

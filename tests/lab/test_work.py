@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.helpers.small_jobs import NAMES, small, tasks
 
 from mogul.comparison.crossval import compare, holdout
 from mogul.comparison.least_squares import LeastSquares
@@ -26,7 +27,6 @@ from mogul.metrics import score
 from mogul.training import FitRequest, fit
 from mogul.training.loop import Run
 from mogul.training.split import rows_of_some_groups
-from small_jobs import NAMES, small, tasks
 
 # What a line of the tables has where its label names nothing else.
 PAPERS: dict[str, Any] = {"noise": "constant", "num_latents": None}

@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from normal_integrals import covariance, expect_product
 from scipy import stats
+from tests.helpers.normal_integrals import covariance, expect_product
 
 from mogul.nonlinearities.gaussian import bivariate_cdf, cdf, excess, pdf, rectified_excess
 

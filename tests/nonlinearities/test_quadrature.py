@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from normal_integrals import covariance, expect, variance
 from scipy import special
+from tests.helpers.normal_integrals import covariance, expect, variance
 
 from mogul.errors import ConfigError
 from mogul.nonlinearities import Erf, PolynomialErf, Quadrature

@@ -5,6 +5,15 @@ import copy
 import gpytorch
 import pytest
 import torch
+from tests.helpers.random_models import (
+    NUM_INPUTS,
+    NUM_OUTPUTS,
+    NUM_POINTS,
+    assert_predicts_as,
+    points,
+    random_model,
+    slopes,
+)
 
 from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
 from mogul.models.inputs import Observed
@@ -12,7 +21,6 @@ from mogul.models.model import Model
 from mogul.priors import IndependentGPs, randomise
 from mogul.priors._frozen import FrozenAny, FrozenGPs, FrozenRBF, FrozenWarp, freeze_kernel
 from mogul.priors.kernels import DeepKernel, rbf
-from random_models import NUM_INPUTS, NUM_OUTPUTS, NUM_POINTS, assert_predicts_as, points, random_model, slopes
 
 
 class TestKernels:

@@ -5,9 +5,9 @@ import warnings
 import gpytorch
 import pytest
 import torch
+from tests.helpers.draws import normal
+from tests.helpers.gradients import assert_finite_nonzero_gradients
 
-from draws import normal
-from gradients import assert_finite_nonzero_gradients
 from mogul.core.base_samples import FreshNormals
 from mogul.errors import ConfigError, MogulWarning, ShapeError
 from mogul.priors import Cholesky, IndependentGPs, Prior, randomise, rbf

@@ -5,13 +5,13 @@ import pytest
 import torch
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
+from tests.helpers.perturbing import perturbed
 
 from mogul import models, nonlinearities
 from mogul.data import Batch
 from mogul.metrics import score
 from mogul.objective import Analytic, Elbo, MonteCarlo
 from mogul.prediction import predict
-from perturbing import perturbed
 
 SIZES = {
     "num_rows": st.integers(1, 6),

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from killing import Killed, kill_after
-from sameness import same_training
+from tests.helpers.killing import Killed, kill_after
+from tests.helpers.sameness import same_training
 
 import mogul
 from mogul import Dataset, MultiOutputGPLVM, MultiOutputGPRegressor, TrainingConfig, fit

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from choosing import CONFIG, HELD_OUT, trained, waves, without_gp_noise
-from killing import Killed, kill_after
-from sameness import same_parameters
+from tests.helpers.choosing import CONFIG, HELD_OUT, trained, waves, without_gp_noise
+from tests.helpers.killing import Killed, kill_after
+from tests.helpers.sameness import same_parameters
 
 import mogul
 import mogul.fitted.files

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from quick_fits import QUICK, both_models, quick, waves
+from tests.helpers.quick_fits import QUICK, both_models, quick, waves
 
 from mogul.data import Dataset
 from mogul.errors import MogulWarning, NumericalError

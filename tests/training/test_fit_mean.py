@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from quick_fits import waves
 from sklearn.linear_model import LinearRegression
+from tests.helpers.quick_fits import waves
 
 from mogul.data import Dataset
 from mogul.errors import ConfigError, UnknownNameError

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sameness import same_training
-from separate import CONFIG, begin, fit_for_ever, train, train_for_ever, waves
+from tests.helpers.sameness import same_training
+from tests.helpers.separate import CONFIG, begin, fit_for_ever, train, train_for_ever, waves
 
 import mogul
 from mogul import MultiOutputGPRegressor

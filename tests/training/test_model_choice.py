@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from choosing import CONFIG, HELD_OUT, trained, waves, without_gp_noise
-from sameness import same_parameters
+from tests.helpers.choosing import CONFIG, HELD_OUT, trained, waves, without_gp_noise
+from tests.helpers.sameness import same_parameters
 
 import mogul
 import mogul.fitted.files

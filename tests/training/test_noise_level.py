@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sameness import same_training
 from scipy.optimize import minimize
+from tests.helpers.sameness import same_training
 
 from mogul import Dataset, TrainingConfig, fit
 from mogul.data import Batch

@@ -1,7 +1,7 @@
 """Options that a fit has no use for, or does not know, are refused before any work."""
 
 import pytest
-from quick_fits import waves
+from tests.helpers.quick_fits import waves
 
 from mogul.errors import ConfigError, UnknownNameError
 from mogul.training import TrainingConfig, fit

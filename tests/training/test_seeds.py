@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from quick_fits import both_models, quick, waves
-from sameness import same_parameters
+from tests.helpers.quick_fits import both_models, quick, waves
+from tests.helpers.sameness import same_parameters
 
 from mogul.objective import Analytic, MonteCarlo
 

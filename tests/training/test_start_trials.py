@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from quick_fits import quick, waves
+from tests.helpers.quick_fits import quick, waves
 
 from mogul.errors import FitError, MogulWarning, NumericalError
 from mogul.objective import Analytic, Elbo

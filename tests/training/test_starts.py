@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sameness import same_parameters
+from tests.helpers.sameness import same_parameters
 
 from mogul import Dataset, TrainingConfig, fit
 from mogul.errors import FitError, MogulWarning, NumericalError

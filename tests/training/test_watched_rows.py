@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from choosing import CONFIG, HELD_OUT, trained, waves
-from sameness import same_parameters
 from scipy.stats import chi2
+from tests.helpers.choosing import CONFIG, HELD_OUT, trained, waves
+from tests.helpers.sameness import same_parameters
 
 import mogul
 import mogul.fitted.files

@@ -160,7 +160,7 @@ class Scaling:
         """The same outputs, with latent inputs: they have no units to scale."""
         return Scaling(Standardiser(np.zeros(num_inputs), np.ones(num_inputs)), self.outputs)
 
-    def batch(self, data: Dataset, dtype: torch.dtype) -> Batch:
+    def batch(self, data: Dataset, dtype: torch.dtype) -> "Batch":
         """All rows, standardised, as tensors."""
         x = self.inputs.apply(data.x) if data.num_inputs else data.x
         y = self.outputs.apply(data.y)

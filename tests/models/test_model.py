@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from tests.helpers.perturbing import perturbed
 from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
@@ -11,7 +12,6 @@ from mogul.data import Batch
 from mogul.models import build
 from mogul.models.inputs import Observed
 from mogul.models.model import Model
-from perturbing import perturbed
 
 SIZES = {"num_latents": 2, "num_hidden": 4, "num_inducing": 5}
 both_models = pytest.mark.parametrize("name", ["mogp", "n-mogp"])

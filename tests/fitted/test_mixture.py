@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from killing import Killed, kill_after
-from sameness import same_parameters
 from scipy.special import logsumexp
+from tests.helpers.killing import Killed, kill_after
+from tests.helpers.sameness import same_parameters
 
 import mogul
 from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit

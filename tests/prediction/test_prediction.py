@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import optimize, stats
 from scipy.special import logsumexp
+from tests.helpers.perturbing import perturbed
 
 from mogul.core.joint import Independent, ScaleMixture
 from mogul.data import Standardiser
@@ -14,7 +15,6 @@ from mogul.metrics import crps, nested_log_density, score
 from mogul.models import build
 from mogul.models.model import Model
 from mogul.prediction import Prediction, predict
-from perturbing import perturbed
 
 NAN = float("nan")
 NUM_DRAWS, NUM_POINTS, NUM_OUTPUTS = 6, 5, 3

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from tests.helpers.draws import normal
+from tests.helpers.perturbing import perturbed
 
-from draws import normal
 from mogul.core.moments import Marginals
 from mogul.heads import ConstantNoise, GPNoise, GPStudentTNoise, LowRankNoise, NetNoise, Noise, NoiseLaw, StudentTNoise
 from mogul.priors import IndependentGPs, rbf
-from perturbing import perturbed
 
 NUM_POINTS, NUM_INPUTS, NUM_OUTPUTS = 3, 2, 3
 

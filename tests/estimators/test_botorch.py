@@ -9,11 +9,11 @@ from botorch.sampling.get_sampler import get_sampler
 from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
 from botorch.test_functions.multi_objective import BraninCurrin
 from botorch.utils.multi_objective.box_decompositions.dominated import DominatedPartitioning
+from tests.helpers.stored_models import with_random_plane
 
 import mogul
 from mogul.errors import ConfigError, ShapeError, UnsupportedError
 from mogul.estimators.botorch import Surrogate
-from stored_models import with_random_plane
 
 NUM_INPUTS, NUM_OUTPUTS = 2, 3
 SHALLOW = ["mogp", "gprn", "sbgprn", "n-mogp", "n-sbgprn"]

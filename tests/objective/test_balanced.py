@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.helpers.perturbing import perturbed
 from torch import Tensor
 
 from mogul import MultiOutputGPRegressor, TrainingConfig
@@ -16,7 +17,6 @@ from mogul.models.model import Model
 from mogul.objective import Analytic, Balanced, Elbo, MonteCarlo, objective_by_name
 from mogul.objective.elbo import _balancing_weight
 from mogul.objective.updates import NoiseUpdate
-from perturbing import perturbed
 
 NUM_ROWS, NUM_OUTPUTS = 9, 3
 with_and_without_holes = pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing"])

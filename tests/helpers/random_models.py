@@ -1,13 +1,13 @@
 """Models with random parameters, to be frozen into predictors."""
 
 import torch
+from tests.helpers.perturbing import perturbed
 
 from mogul.fitted.predictor import Predictor
 from mogul.means.linear import LinearOutputMean
 from mogul.means.plane import PlaneUncertainty
 from mogul.models import build
 from mogul.models.model import Model
-from perturbing import perturbed
 
 NUM_INPUTS, NUM_OUTPUTS, NUM_POINTS = 3, 2, 6
 

@@ -1,13 +1,13 @@
 """Small models of every kind."""
 
 import torch
+from tests.helpers.perturbing import perturbed
 
 from mogul.data import Batch
 from mogul.models import Name, build, unused_options
 from mogul.models.model import Model
 from mogul.objective import Objective
 from mogul.training import NoiseUpdate, Step
-from perturbing import perturbed
 
 NUM_ROWS, NUM_INPUTS, NUM_OUTPUTS = 12, 2, 3
 SIZES = {

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save as raw_save
+from tests.helpers.stored_models import trained
 
 from mogul.errors import FileError, MogulError
 from mogul.fitted.files import load, save
 from mogul.storage.container import read_sealed, write_sealed
-from stored_models import trained
 
 
 class Bomb:

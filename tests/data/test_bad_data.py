@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.helpers.refusals import INF, NAN, X, Y, check_refusal, prediction
 
 from mogul.data import Dataset
 from mogul.errors import ConfigError, DataError, ShapeError
 from mogul.training import Fitted, TrainingConfig, fit
-from refusals import INF, NAN, X, Y, check_refusal, prediction
 
 pytestmark = pytest.mark.usefixtures("as_a_user_calls")
 

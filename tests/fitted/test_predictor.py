@@ -5,6 +5,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from tests.helpers.perturbing import perturbed
+from tests.helpers.random_models import (
+    NUM_INPUTS,
+    NUM_OUTPUTS,
+    NUM_POINTS,
+    assert_predicts_as,
+    moments,
+    points,
+    random_model,
+    slopes,
+)
 
 import mogul.fitted.predictor
 from mogul.errors import ConfigError, ShapeError
@@ -15,17 +26,6 @@ from mogul.models.inputs import Observed
 from mogul.models.model import Model
 from mogul.priors import CIQ, Cholesky, IndependentGPs, randomise
 from mogul.priors.kernels import rbf
-from perturbing import perturbed
-from random_models import (
-    NUM_INPUTS,
-    NUM_OUTPUTS,
-    NUM_POINTS,
-    assert_predicts_as,
-    moments,
-    points,
-    random_model,
-    slopes,
-)
 
 SHALLOW = [name for name in names() if "dgp" not in name]
 DEEP = [name for name in names() if "dgp" in name]

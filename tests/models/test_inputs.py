@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.helpers.draws import normal
 
-from draws import normal
 from mogul import Dataset, TrainingConfig, fit, models
 from mogul.config import InferenceConfig
 from mogul.data import Batch

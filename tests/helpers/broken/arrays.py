@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from scipy.io import savemat
-
-from broken.case import Case, fit, good, kind
+from tests.helpers.broken.case import Case, fit, good, kind
 
 # Parquet.
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-
-from broken.case import NAMES, Case, fit, good, kind, pick
+from tests.helpers.broken.case import NAMES, Case, fit, good, kind, pick
 
 WORDS = ["red", "12,5", "3 mm", "1_000", "2020-01-01", "0x1F", "--", "½", "١٢x", "\x1b[31m"]
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.helpers.refusals import INF, NAN, X, Y, check_refusal, prediction
 
 from mogul import nonlinearities
 from mogul.data import Dataset
@@ -15,7 +16,6 @@ from mogul.models import build
 from mogul.objective import Analytic, Elbo, MonteCarlo
 from mogul.priors import IndependentGPs, rbf
 from mogul.training import TrainingConfig, fit
-from refusals import INF, NAN, X, Y, check_refusal, prediction
 
 pytestmark = pytest.mark.usefixtures("as_a_user_calls")
 

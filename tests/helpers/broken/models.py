@@ -6,8 +6,8 @@ import struct
 from pathlib import Path
 
 import numpy as np
+from tests.helpers.broken.case import Case, fit, good, kind, pick
 
-from broken.case import Case, fit, good, kind, pick
 from mogul.storage.container import read_sealed, write_sealed
 
 # Model files: `model.mogul` is a good one, for inputs a, b and outputs u, v.

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.helpers.small_models import sizes_of
+from tests.helpers.stored_models import ONCE, again, data, trained, with_random_plane
 
 import mogul
 from mogul import models
@@ -22,8 +24,6 @@ from mogul.priors import CIQ, Cholesky
 from mogul.storage.container import FORMAT
 from mogul.storage.settings import decode, encode
 from mogul.training import Blueprint, Fitted, FittedLatent, NaturalGradient, NoiseUpdate, Stopping, TrainingConfig, fit
-from small_models import sizes_of
-from stored_models import ONCE, again, data, trained, with_random_plane
 
 NEW = np.array([[0.3, -1.0], [2.0, 0.5]])
 

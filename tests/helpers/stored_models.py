@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from tests.helpers.small_models import sizes_of
 
 import mogul
 from mogul.data import Dataset
 from mogul.means.linear import LinearOutputMean
 from mogul.means.plane import PlaneUncertainty
 from mogul.training import Fitted, FittedLatent, TrainingConfig, fit
-from small_models import sizes_of
 
 ONCE = TrainingConfig(epochs=1, num_starts=1)
 

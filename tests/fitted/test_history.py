@@ -1,7 +1,7 @@
 """What is remembered of a training, and shown while it runs."""
 
 import numpy as np
-from quick_fits import QUICK, quick, waves
+from tests.helpers.quick_fits import QUICK, quick, waves
 
 from mogul.training import TrainingConfig, fit
 

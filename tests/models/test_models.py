@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from tests.helpers.gradients import assert_finite_nonzero_gradients
 from torch import Tensor
 
-from gradients import assert_finite_nonzero_gradients
 from mogul import models, nonlinearities
 from mogul.data import Batch
 from mogul.errors import ConfigError

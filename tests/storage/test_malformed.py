@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from tests.helpers.broken import arrays, models, tables
+from tests.helpers.broken.case import KINDS
+from tests.helpers.terminal import command
 
 import mogul
-from broken import arrays, models, tables
-from broken.case import KINDS
 from mogul.training import TrainingConfig
-from terminal import command
 
 COUNT, SECONDS = 200, 20
 FILES = (tables, arrays, models)  # each puts its kinds among KINDS

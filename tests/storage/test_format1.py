@@ -12,7 +12,7 @@ import pytest
 import mogul
 from mogul.errors import FileError
 
-FOLDER = Path(__file__).parent / "fixtures" / "format1"
+FOLDER = Path(__file__).parents[1] / "fixtures" / "format1"
 WRITTEN = runpy.run_path(str(FOLDER / "write.py"))
 MODELS = ["mogp", "mixture", "n-dgp-lvm"]
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from tests.helpers.perturbing import perturbed
 from torch import Tensor
 
 from mogul import nonlinearities
@@ -25,7 +26,6 @@ from mogul.objective import (
     objective_by_name,
     row_log_likelihood,
 )
-from perturbing import perturbed
 
 NUM_ROWS, NUM_INPUTS, NUM_OUTPUTS = 7, 2, 3
 MODELS = [("mogp", None)] + [("n-mogp", name) for name in nonlinearities.names()]

@@ -1,0 +1,1 @@
+"""Data, settings and files that must be refused."""
