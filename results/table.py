@@ -89,7 +89,7 @@ def with_summary(text: str) -> str:
 def main() -> None:
     """The tables between the markers of both pages."""
     page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(with_overview(page, overview(read_published(RESULTS), f"../{RESULTS.name}")), encoding="utf-8")
+    PAGE.write_text(with_overview(page, overview(read_published(RESULTS), RESULTS.name)), encoding="utf-8")
     README.write_text(with_summary(README.read_text(encoding="utf-8")), encoding="utf-8")
 
 

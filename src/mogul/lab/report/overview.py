@@ -72,12 +72,12 @@ def read_published(folder: Path) -> Results:
     return Results.average(pd.concat([jobs, fields], axis=1).reindex(columns=[*JOB, "run"]))
 
 
-def overview(results: Results, link: str) -> str:
+def overview(results: Results, folder: str) -> str:
     """The table in Markdown, and what must be said below it; nothing where nothing is published.
 
     Args:
         results: of `read_published`.
-        link: to the folder of the runs.
+        folder: of the runs, as readers know it.
     """
     if results.lines.empty:
         return ""
@@ -90,7 +90,7 @@ def overview(results: Results, link: str) -> str:
         lines += [markdown_line([_title(block) if row is rows[0] else "", *row.cells()]) for row in rows]
         shown += rows
     floors = describe_floors((row.line, row.noise_floor) for row in shown if row.noise_floor)
-    runs = ", ".join(f"[{run}]({link}/{run}/tables.md)" for run in sorted(results.jobs.run.unique()))
+    runs = ", ".join(f"`{folder}/{run}/tables.md`" for run in sorted(results.jobs.run.unique()))
     note = (
         "“Ours” and “baseline” are runs of `mogul reproduce`: of each kind the line with the highest test LL, least "
         "squares, and with the paper's preset each of its models; ± is one standard deviation over runs. "
