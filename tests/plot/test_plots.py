@@ -106,7 +106,7 @@ def test_predictions_lie_over_their_true_values(regressor):
     ax = plot.predicted_against_true(regressor, X, Y[["grid", "panel", "turbine"]], "grid", num_samples=20)
     drawn = lines(ax)["mean"]
     np.testing.assert_allclose(drawn.get_xdata(), Y["grid"].dropna())
-    np.testing.assert_allclose(drawn.get_ydata(), regressor.predict(X)["grid"].drop(3), rtol=1e-6)
+    np.testing.assert_allclose(drawn.get_ydata(), regressor.predict(X)["grid"].drop(3), rtol=1e-6, atol=1e-9)
     assert ax.get_ylabel() == "predicted grid"
     error = np.sqrt(np.mean(np.square(drawn.get_xdata() - drawn.get_ydata())))
     assert ax.get_title(loc="left") == f"RMSE {error:.3g} on {NUM_ROWS - 1} rows"
