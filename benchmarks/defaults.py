@@ -136,7 +136,7 @@ its own.
 With `groups`, a fifth of them say how long to train, and then all are trained on. Two of each robot's eight training
 trajectories were left out to score on; GP noise, 200 inducing points, one run each, LL / MRMSE:
 
-| scored on | `mogp` without those that were watched | then all, for as long | all, to the end | `n-sbgprn`, all |
+| scored on | `mogp` without the validation groups | then all, for as long | all, to the end | `n-sbgprn`, all |
 |---|---|---|---|---|
 | Kuka, 5 and 6 | 36.3 / 0.118 | 55.1 / 0.110 | 55.3 / 0.110 | 52.1 / 0.109 |
 | Kuka, 7 and 8 | | | 42.8 / 0.245 | 39.7 / 0.253 |

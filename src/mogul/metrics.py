@@ -17,7 +17,7 @@ LEVELS = (0.5, 0.8, 0.95)
 NUM_OUTER, NUM_INNER = 25, 50
 # A fifth of them has the same expectation, and with hundreds of rows an error that no table shows.
 FEW_OUTER = 5
-# Of a mean over rows: all pairs of so many draws are a seventh of the work of `crps` by itself.
+# For a mean over rows: all pairs of this number of draws are a seventh of the work of `crps` by itself.
 _DRAWS_IN_PAIRS = 24
 
 Part = tuple[Prediction, Float[Array, "_ P"]]
@@ -111,8 +111,8 @@ def crps(prediction: Prediction, y: Float[Array, "N P"], max_draws: int = 64) ->
     """Continuous ranked probability score of the mixture, E|Y − y| − ½ E|Y − Y′|, per point and output.
 
     Both terms are closed-form given the components. The second runs over all pairs of draws: of all draws where
-    they are at most `max_draws`, of so many evenly spaced ones beyond, with the weights of the full mixture. Components
-    with weights are spaced evenly by weight.
+    they are at most `max_draws`, of `max_draws` evenly spaced ones beyond, with the weights of the full mixture.
+    Components with weights are spaced evenly by weight.
     """
     if max_draws < 2:
         raise ConfigError(f"max_draws must be at least 2, to make a pair; got {max_draws}. Leave it out.")
@@ -173,7 +173,7 @@ def _log_mean_in_groups(prediction: Prediction, each: Float[Array, "S N"], num_g
 def _distance_apart(
     mean: Float[Array, "S N P"], var: Float[Array, "S N P"], weight: Float[Array, "S"], max_draws: int
 ) -> Float[Array, "N P"]:
-    """E|Y − Y′| of a mixture, over all pairs of components, or of so many that stand for equal shares of it."""
+    """E|Y − Y′| of a mixture, over all pairs of components, or of `max_draws` for equal shares of it."""
     if len(mean) > max_draws:
         middles = (np.arange(max_draws) + 0.5) / max_draws
         kept = np.searchsorted(np.cumsum(weight)[:-1], middles)

@@ -28,21 +28,20 @@ def _gauss_hermite(order: int) -> list[tuple[float, float]]:
 
 
 # The fixed rule: in standard deviations of w, more of them on the side of large noise. For Normal log scales of smaller
-# spreads so many nodes of Gauss and Hermite do.
+# spreads this number of Gauss–Hermite nodes is enough.
 _FIXED = _stretched_nodes((0.8 * (number - 4.5) for number in range(12)), 0.8, 0.25)
 _FIXED_NORMAL = {0.1: _gauss_hermite(6), 0.4: _gauss_hermite(8)}
-# Where it is right to 0.01 nat, in sweeps over spreads up to the widest one and dof of 2.1 and more: up to so many
+# Where it is right to 0.01 nat, in sweeps over spreads up to the widest one and dof of 2.1 and more: up to 28
 # squared standard deviations of noise and signal for Normal log scales; for Student's t up to a limit that rises with
-# dof, to so many, and with the noise's share.
+# dof, to 14, and with the noise's share.
 _WIDEST_SPREAD, _NEAR_NORMAL, _NEAR_T = 1.0, 28.0, 14.0
 # Around one mode, and around each of two, whose grids are half a step apart: where both modes are one, they make a rule
 # of twice as many nodes. tests/heads/test_tails.py asserts errors below 0.05 nat up to 30 scales, below 2 % beyond.
 _ONE_MODE = _stretched_nodes((0.7 * (number - 6.5) for number in range(14)), 0.7, 0.3)
 _TWO_MODES = [_stretched_nodes((0.9 * (number + 0.5 * own - 5.75) for number in range(12)), 0.9, 0.3) for own in (0, 1)]
 _NEWTON_STEPS = 8
-# The even rule, for noise that is partly shared: so many standard deviations of w to both sides of where a mode may be,
-# which is mostly below so many; in steps of at most so many times the width of the integrand, √own_share, and with at
-# most so many nodes.
+# The even rule, for noise that is partly shared: 5 standard deviations of w to both sides of where a mode may be, which
+# is mostly below 7; in steps of at most the width of the integrand, √own_share, and with at most 400 nodes.
 _EVEN_START, _EVEN_MODE, _EVEN_STEP, _MOST_EVEN = -5.0, 7.0, 1.0, 400
 # How many densities are computed at once: arrays of this size fit into caches.
 _AT_ONCE = 8000
@@ -126,7 +125,7 @@ class LogScale:
         return LogScale(center, spread, floor_var, None if self.shape is None else self.shape.expand_as(like)[places])
 
     def _by_even_nodes(self, gap: Tensor, extra_var: Tensor, shared: Tensor, own_share: Tensor, mode: Tensor) -> Tensor:
-        """The rule up to so many standard deviations of w beyond the mode."""
+        """The rule up to 5 standard deviations of w beyond the mode."""
         unit, width = self._unit(), mode - 2 * _EVEN_START
         widest = (self.spread + (0.0 if self.shape is None else 1 / self.shape)).amax().sqrt()
         finest = torch.clamp(_EVEN_STEP * own_share.amin().sqrt() / widest, max=0.5)

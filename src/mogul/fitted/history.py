@@ -70,7 +70,7 @@ class History:
 class Candidate:
     """A model with a kind of noise: the log likelihood of a held-out row in its best epoch, in standardised units.
 
-    `ll` is None where training failed, for the reason given, or ended before any epoch was watched.
+    `ll` is None where training failed, for the reason given, or ended before any epoch was scored.
     """
 
     model: str

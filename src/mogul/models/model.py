@@ -70,7 +70,7 @@ class Model(nn.Module):
         return self.mean.sample_joint(x, normals) + self.mean.scale * signal
 
     def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
-        """How many numbers a prediction with so many draws holds for each row while it is made."""
+        """How many numbers a prediction with `num_samples` draws holds for each row while it is made."""
         features, mixing = self.head.features, self.head.mixing
         at_work = self.prior.numbers_per_row(num_samples, drawn_inputs=drawn_inputs)
         own = self.head.noise.numbers_per_point + self.mean.numbers_per_row

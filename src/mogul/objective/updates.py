@@ -82,8 +82,8 @@ class NaturalGradient:
     Args:
         rate: the step's length once the ramp is over; 1 would jump to the optimum of a
             conjugate model, where q has a full covariance; means of a diagonal q take a step of rate/H.
-        ramp_steps: the length rises to `rate` over so many steps, from a thousandth of it, geometrically: the first
-            gradients come from random features.
+        ramp_steps: the length rises to `rate` over this number of steps, from a thousandth of it, geometrically: the
+            first gradients come from random features.
         parts: which posteriors; the others stay with the optimiser.
     """
 

@@ -12,7 +12,7 @@ from mogul.errors import DataError, require_positive
 from mogul.metrics import coverage
 from mogul.plot.style import BLUE, FAINT, GREY, add_legend, axes_or_new, column_of, fitted_of, truth_of
 
-# More intervals than so many are a wall: then points alone are drawn.
+# The most intervals that can be told apart: with more, points alone are drawn.
 _MOST_INTERVALS = 150
 
 

@@ -15,7 +15,7 @@ from mogul.prediction import Prediction
 from mogul.priors import DeepGPs, IndependentGPs
 
 CorrelationsOf = Literal["outputs", "errors"]
-# More outputs than so many leave no room for numbers in a matrix, and more than so many none for names.
+# The most outputs that leave room for numbers in a matrix, and the most that leave room for names.
 _MOST_NUMBERS, _MOST_NAMES = 10, 40
 
 

@@ -22,10 +22,10 @@ from torch import Tensor
 from mogul.core.moments import Marginals, standard_normal
 from mogul.heads import NoiseLaw, NormalLaw
 
-# Shares of draws: of z by itself, of z given y for a linear model, and the same with so many times the noise.
+# Shares of draws: of z by itself, of z given y for a linear model, and the same with the noise widened.
 _OF_PRIOR, _OF_WIDE, _WIDENING = 0.125, 0.375, 4.0
 _MOST_STEPS, _SETTLED = 12, 0.01
-# The effective variance is residual over slope, 0/0 at residual 0: smaller residuals are raised to so many std. devs.
+# The effective variance is residual over slope, 0/0 at residual 0: smaller residuals are raised to this number of sds.
 _SMALL = 0.1
 # The least share of the effective variance that counts as noise, where factors of correlated noise are drawn.
 _LEAST_NOISE = 0.1
@@ -151,7 +151,7 @@ class _Linear:
         return _Linear(jacobian, gap, _cholesky(noise_cov), _cholesky(cov))
 
     def widened(self, factor: float) -> "_Linear":
-        """With so many times the noise."""
+        """With `factor` times the noise variance."""
         return _Linear.of(self.jacobian, self.gap, factor * self.noise_root @ self.noise_root.transpose(-1, -2))
 
     def update(self, rest: Float[Tensor, "*K T N P"]) -> Float[Tensor, "*K T N E"]:

@@ -79,7 +79,7 @@ class Prediction:
         return self.rescaled(Standardiser(-units.shift / units.scale, 1 / units.scale))
 
     def stretched(self, factor: Float[Array, "P"]) -> "Prediction":
-        """The same about its mean, with so many times the spread of each output."""
+        """The same about its mean, with `factor` times the spread of each output."""
         return Prediction(
             self.mean,
             self.var * factor**2,

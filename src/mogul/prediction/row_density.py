@@ -23,7 +23,7 @@ from mogul.prediction.importance import Rows, log_density
 
 @dataclass(frozen=True)
 class _Effort:
-    """Draws for each row from so many starts, and of a deep model for each component at least so many."""
+    """Draws for each row, starts of the search, and the fewest draws for each component of a deep model."""
 
     num_draws: int
     num_starts: int

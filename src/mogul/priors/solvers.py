@@ -54,7 +54,7 @@ class Solver(Protocol):
 
 
 def with_more_jitter(solver: Solver, times: float, dtype: torch.dtype) -> Solver:
-    """The same solver with so many times its jitter, within its limit; one of another kind stays as it is.
+    """The same solver with `times` its jitter, within its limit; one of another kind stays as it is.
 
     >>> with_more_jitter(Cholesky(), 10.0, torch.float64)
     Cholesky(jitter=1e-07, max_jitter=0.01)

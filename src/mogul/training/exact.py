@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from mogul._typing import Array, IntArray
 from mogul.errors import NumericalError
 
-# Starts are ranked on so many rows, climb on so many, and the best of them is refined on so many.
+# The numbers of rows that starts are ranked on, that they climb on, and that the best of them is refined on.
 RANKED_ROWS, CLIMBED_ROWS, REFINED_ROWS = 150, 400, 1000
 _ROUGH_ROWS = 200  # that a rough fit climbs on
 # Lengthscales, in units of √D, and noise variances of the grid that starts are taken from.
@@ -69,7 +69,7 @@ class ExactGP:
         return _BIAS_VAR if self.plane_var else 0.0
 
     def inflated(self, factor: float) -> "ExactGP":
-        """The same predictive mean with so many times the variance."""
+        """The same predictive mean with `factor` times the variance."""
         return replace(
             self,
             outputscale=factor * self.outputscale,

@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Saving:
-    """What happens after an epoch: a callback, and a checkpoint in a folder, at most once in so many seconds."""
+    """What happens after an epoch: a callback, and a checkpoint in a folder, at most once in `seconds`."""
 
     on_epoch: OnEpoch | None = None
     folder: Path | None = None
