@@ -44,7 +44,7 @@ def _from_runs(run: str, dataset: str, split: str, line: str) -> tuple[str, ...]
         f"{split}, {runs}",
         _cell(scores.loc[line]),
         _cell(scores.loc["least squares"]),
-        _papers_best(dataset) if split == "random" else "",
+        _papers_best(dataset) if split == "random" else "–",
         f"{rivals['ll'].idxmax()}: {_cell(rivals.loc[rivals['ll'].idxmax()])}",
     )
 
@@ -57,8 +57,8 @@ def _against_trees() -> list[tuple[str, ...]]:
             row.data,
             f"{row.split}, {row.runs}",
             f"{row.ll:.2f} / {row.mrmse:.3f}",
-            "",
-            "",
+            f"{row.line_ll:.2f} / {row.line_mrmse:.3f}",
+            "–",
             f"{row.rival}: {row.rival_ll:.2f} / {row.rival_mrmse:.3f}",
         )
         for row in frame.itertuples()
