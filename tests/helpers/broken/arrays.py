@@ -91,7 +91,12 @@ def lengths_that_differ(rng: np.random.Generator, folder: Path) -> Case:
     rows = int(rng.integers(1, 39))
     content = npz(X=xy(rng)["X"], Y=rng.standard_normal((rows, 2)))
     (folder / "t.npz").write_bytes(content)
-    return Case(["fit", "t.npz", *FIT_XY], "Columns must have the same number of rows", f"{rows}", "Name those")
+    return Case(
+        ["fit", "t.npz", *FIT_XY],
+        "Columns must have the same number of rows",
+        f"{rows}",
+        "Name columns of equal length",
+    )
 
 
 @kind
