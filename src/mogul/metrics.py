@@ -1,4 +1,4 @@
-"""How good a prediction is. Missing outputs (NaN in y) are left out everywhere."""
+"""Scores of predictions. Missing outputs (NaN in y) are left out everywhere."""
 
 import math
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from mogul.errors import ConfigError, DataError, ShapeError
 from mogul.prediction import Prediction
 
 LEVELS = (0.5, 0.8, 0.95)
-# The paper's estimator of the test log likelihood: 25 outer averages of the log of 50 inner ones.
+# The paper's estimator of the test log likelihood: an average of 25 logs of averages over 50 draws.
 NUM_OUTER, NUM_INNER = 25, 50
-# A fifth of them has the same expectation, and with hundreds of rows an error that no table shows.
+# A fifth of the outer averages: the same expectation, with negligible extra error for hundreds of rows.
 FEW_OUTER = 5
-# For a mean over rows: all pairs of this number of draws are a seventh of the work of `crps` by itself.
+# Draws whose pairs are compared for a mean CRPS over rows: a seventh of the work of `crps` by default.
 _DRAWS_IN_PAIRS = 24
 
 Part = tuple[Prediction, Float[Array, "_ P"]]
@@ -27,8 +27,8 @@ Part = tuple[Prediction, Float[Array, "_ P"]]
 class Scores:
     """Means over a test set: per datapoint for log likelihoods, per output for the rest.
 
-    `ll` is that of `Prediction.log_density`; `ll_nested` is the paper's estimator of the same, by 25 × 50 draws, and
-    lower: what its tables hold. It is None unless asked for.
+    `ll` is the mean of `Prediction.log_density`. `ll_nested` is the paper's estimator by 25 × 50 draws, as in its
+    tables; it is lower than `ll`, and None unless asked for.
     """
 
     ll: float
@@ -39,10 +39,10 @@ class Scores:
 
 
 def score(parts: Iterable[Part], *, nested: bool = False) -> Scores:
-    """All scores of a test set that comes in parts, so that the draws of one part at a time are in memory.
+    """All scores of a test set given in parts, so that only one part's draws are in memory.
 
     Args:
-        parts: predictions beside the truth.
+        parts: pairs of predictions and true outputs.
         nested: whether to compute the paper's estimator too: densities of all outputs for each draw.
     """
     scores, _ = score_rows(parts, nested=nested)
@@ -50,7 +50,7 @@ def score(parts: Iterable[Part], *, nested: bool = False) -> Scores:
 
 
 def score_rows(parts: Iterable[Part], *, nested: bool = False) -> tuple[Scores, Float[Array, "N"]]:
-    """The same, and the log density of each row: NaN where none of its outputs is known."""
+    """All scores, and the log density of each row: NaN where all its outputs are missing."""
     densities, in_groups, squares, crps_values, pits, truths, kept = [], [], [], [], [], [], []
     for prediction, y in parts:
         kept.append(~np.isnan(y).all(axis=1))
@@ -94,9 +94,9 @@ def mrmse(mean: Float[Array, "N P"], y: Float[Array, "N P"]) -> float:
 
 
 def nested_log_density(prediction: Prediction, y: Float[Array, "N P"], num_outer: int = NUM_OUTER) -> Float[Array, "N"]:
-    """The paper's estimator: the draws in `num_outer` groups, the mean over groups of the log of their means.
+    """The paper's estimator: draws are split into `num_outer` groups; the mean over groups of each group's log mean.
 
-    Components with weights are no draws, and make one group.
+    Weighted components are not random draws and form one group.
     """
     each = prediction.component_log_density(y)
     if prediction.log_weight is None and len(each) % num_outer:
@@ -110,9 +110,8 @@ def nested_log_density(prediction: Prediction, y: Float[Array, "N P"], num_outer
 def crps(prediction: Prediction, y: Float[Array, "N P"], max_draws: int = 64) -> Float[Array, "N P"]:
     """Continuous ranked probability score of the mixture, E|Y − y| − ½ E|Y − Y′|, per point and output.
 
-    Both terms are closed-form given the components. The second runs over all pairs of draws: of all draws where
-    they are at most `max_draws`, of `max_draws` evenly spaced ones beyond, with the weights of the full mixture.
-    Components with weights are spaced evenly by weight.
+    Both terms are closed-form given the components. The second runs over all pairs of at most `max_draws` evenly spaced
+    draws, with the weights of the full mixture. Weighted components are spaced evenly by weight.
     """
     if max_draws < 2:
         raise ConfigError(f"max_draws must be at least 2, to make a pair; got {max_draws}. Leave it out.")
@@ -125,7 +124,7 @@ def crps(prediction: Prediction, y: Float[Array, "N P"], max_draws: int = 64) ->
     mean, var = mean[kept], var[kept]
     same = _expected_distance(np.zeros_like(mean), 2 * var).mean(0)
     different = np.zeros_like(same)
-    # Pairs (i, i + shift) for shifts up to half the number of draws are all pairs that differ, the middle shift twice.
+    # Pairs (i, i + shift) with shifts up to half the number of draws cover all distinct pairs, the middle shift twice.
     shifts = range(1, len(kept) // 2 + 1)
     for shift in shifts:
         weight = 0.5 if 2 * shift == len(kept) else 1.0
@@ -148,7 +147,7 @@ def coverage(pit: Float[Array, "N P"], level: float) -> float:
 def _log_densities(
     prediction: Prediction, y: Float[Array, "N P"], nested: bool
 ) -> tuple[Float[Array, "N"], Float[Array, "_"]]:
-    """Of each row, and by the paper's estimator where asked: densities given each draw are computed at most once."""
+    """Log density of each row, and the paper's estimator if asked for; densities of components are computed once."""
     if not nested:
         return prediction.log_density(y), np.zeros(0)
     each = prediction.component_log_density(y)
@@ -157,7 +156,7 @@ def _log_densities(
 
 
 def _num_groups(num_draws: int) -> int:
-    """Groups of the paper's inner size, where the draws divide into them; else one group of all."""
+    """Number of groups of the paper's inner size; one group if the draws do not divide into them."""
     return num_draws // NUM_INNER if num_draws % NUM_INNER == 0 else 1
 
 
@@ -173,7 +172,7 @@ def _log_mean_in_groups(prediction: Prediction, each: Float[Array, "S N"], num_g
 def _distance_apart(
     mean: Float[Array, "S N P"], var: Float[Array, "S N P"], weight: Float[Array, "S"], max_draws: int
 ) -> Float[Array, "N P"]:
-    """E|Y − Y′| of a mixture, over all pairs of components, or of `max_draws` for equal shares of it."""
+    """E|Y − Y′| of a mixture, over all pairs of components, or of `max_draws` that represent equal weights."""
     if len(mean) > max_draws:
         middles = (np.arange(max_draws) + 0.5) / max_draws
         kept = np.searchsorted(np.cumsum(weight)[:-1], middles)
@@ -193,6 +192,6 @@ def _expected_distance(gap: Array, var: Array) -> Array:
 
 
 def _known_means(values: Float[Array, "N P"], y: Float[Array, "N P"]) -> Float[Array, "Q"]:
-    """Mean of each output over the rows that have it, for outputs that any row has; NaN in a prediction is no gap."""
+    """Mean of each output over the rows where it is known; only NaN in y counts as missing."""
     known = ~np.isnan(y)
     return np.array([column[here].mean() for column, here in zip(values.T, known.T, strict=True) if here.any()])

@@ -46,10 +46,13 @@ def test_what_the_user_can_mend_is_told_from_what_went_wrong(run, failing, error
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (ZeroDivisionError("by zero"), "failed by ZeroDivisionError: by zero. Run it with --debug"),
-        (AssertionError(), "failed by AssertionError. Run it with --debug"),
-        (OSError(28, "No space left on device", "x.csv"), "x.csv: No space left on device. Check its path and room."),
-        (MemoryError(), "There must be room in memory"),
+        (ZeroDivisionError("by zero"), "Internal error: ZeroDivisionError: by zero. Run it with --debug"),
+        (AssertionError(), "Internal error: AssertionError. Run it with --debug"),
+        (
+            OSError(28, "No space left on device", "x.csv"),
+            "x.csv: No space left on device. Check its path and the disk space.",
+        ),
+        (MemoryError(), "There must be enough memory"),
         (RuntimeError("two\nlines"), "two\\nlines"),
     ],
 )

@@ -113,5 +113,5 @@ def test_rows_that_follow_each_other_are_told(run):
         "t.csv", index=False
     )
     err = " ".join(run().err.split())
-    assert err.count("neighbouring residuals of a plane have a correlation of 0.9") == 1
+    assert err.count("neighbouring residuals of a linear fit have a correlation of 0.9") == 1
     assert "(--groups)" in err

@@ -107,10 +107,10 @@ def test_whole_groups_choose_the_model_and_then_its_noise(run, runs):
     ("arguments", "fragments"),
     [
         (("--groups", "rn"), ("--groups must name columns", "Did you mean 'run'?")),
-        (("--groups", "load", "--inputs", "angle,load"), ("--groups must be a column of its own", "'load'")),
-        (("--groups", "force"), ("--groups must be a column of its own", "'force'")),
+        (("--groups", "load", "--inputs", "angle,load"), ("--groups must be a separate column", "'load'")),
+        (("--groups", "force"), ("--groups must be a separate column", "'force'")),
         (("--groups", "gravity", "--inputs", "angle"), ("two groups must be there", "got 1")),
-        (("--groups", "torque"), ("--groups must be a column of its own",)),
+        (("--groups", "torque"), ("--groups must be a separate column",)),
         (("--groups", "run", "--model", "mogp-lvm"), ("--groups needs a model with observed inputs", "mogp-lvm")),
         (("--noise", "auto", "--model", "mogp-lvm"), ("--noise auto needs a model with observed inputs", "mogp-lvm")),
         (("--calibrate", ".2", "--model", "mogp-lvm"), ("--calibrate needs a model with observed inputs", "mogp-lvm")),

@@ -114,7 +114,7 @@ def test_messages_have_rule_value_and_remedy():
         "Inputs should differ from each other; 'x1', 'x2', 'x3', 'x4' and 2 more repeat another. Kept, and harmless"
     )
     (finding,) = advice(Dataset(A[:, None], pd.DataFrame({"b": B, "c": SPARSE})))
-    assert "; 'c' has 4 of 30. Little can be learnt of it" in finding.message
+    assert "; 'c' has 4 of 30. It can be learnt only through the other outputs" in finding.message
     (finding,) = advice(Dataset(pd.DataFrame({"a": A, "b": 7.0}), B[:, None]))
     assert finding.message.startswith("Inputs should vary; 'b' holds one value in all rows. Kept")
     (finding,) = advice(Dataset(A[:, None], pd.DataFrame({"b": B, "c": 1e13 + B})))
@@ -150,7 +150,7 @@ class TestFit:
 
     def test_copies_and_few_rows_are_warned_of_but_not_weights(self):
         _, said = self.said({"a": np.tile(A[:2], 2)}, {"b": np.tile(B[:2], 2)}, "mogp")
-        assert said == ["There should be at least 5 rows", "Rows should be measurements of their own"]
+        assert said == ["There should be at least 5 rows", "Rows should be separate measurements"]
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             MultiOutputGPRegressor("mogp").fit(A[:, None], B, sample_weight=np.full(30, 2))

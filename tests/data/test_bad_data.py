@@ -34,7 +34,7 @@ BAD_DATA = {
     "Series": (lambda: Dataset(X, pd.Series([1, 2, 3])), ShapeError, "Y must be (rows, columns)", "(3,)", "use Y"),
     "3-D X": (lambda: Dataset(X[None], Y), ShapeError, "X must be (rows, columns)", "(1, 3, 2)", "Flatten"),
     "3-D Y": (lambda: Dataset(X, Y[None]), ShapeError, "Y must be (rows, columns)", "(1, 3, 1)", "Flatten"),
-    "rows": (lambda: Dataset(X, Y[:2]), ShapeError, "the same number of rows", "3 and 2", "Each row of X"),
+    "rows": (lambda: Dataset(X, Y[:2]), ShapeError, "the same number of rows", "3 and 2", "Row i of X"),
     "strings in X": (lambda: Dataset(np.full((3, 2), "a"), Y), DataError, "X must be real numbers", "<U1", "Encode"),
     "strings in Y": (lambda: Dataset(X, [["a"]] * 3), DataError, "Y must be real numbers", "<U1", "Encode"),
     "bytes": (lambda: Dataset(np.full((3, 2), b"a"), Y), DataError, "X must be real numbers", "|S1", "Encode"),

@@ -12,7 +12,7 @@ from mogul.data.advice import neighbour_correlation, order_advice
 from mogul.errors import MogulWarning
 from mogul.training import FitRequest, Stopping
 
-IN_ORDER = "neighbouring residuals of a plane .* groups= .--groups"
+IN_ORDER = "neighbouring residuals of a linear fit .* groups= .--groups"
 
 
 def series(num_rows: int = 80, seed: int = 0) -> Dataset:

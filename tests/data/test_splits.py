@@ -59,9 +59,9 @@ def test_a_stored_split_gives_the_same_rows_again(grouped: GroupedData, kind: st
 
 def test_a_stored_split_of_other_rows_is_refused(grouped: GroupedData) -> None:
     split = grouped.random_split(seed=0)
-    with pytest.raises(DataError, match=r"must be of the rows it was made for, 45 \+ 15 of demo; .* 39 \+ 15"):
+    with pytest.raises(DataError, match=r"needs the rows it was made for, 45 \+ 15 of demo; .* 39 \+ 15"):
         split.rows(GROUPS[:54])
-    with pytest.raises(DataError, match="must be of the rows it was made for"):
+    with pytest.raises(DataError, match="needs the rows it was made for"):
         replace(split, seed=1).rows(GROUPS)
 
 

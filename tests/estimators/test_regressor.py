@@ -39,7 +39,7 @@ class TestTraining:
         config = regressor().fit(X, Y, validation=0.25).fitted_.blueprint.config  # type: ignore[union-attr]
         assert config.stopping.held_out == 0.25  # type: ignore[union-attr]
 
-    @pytest.mark.filterwarnings("ignore:Rows should be measurements of their own")
+    @pytest.mark.filterwarnings("ignore:Rows should be separate measurements")
     def test_weights_are_copies(self) -> None:
         weights = np.random.default_rng(0).integers(0, 3, 40)
         weighted = regressor().fit(X, Y, sample_weight=weights)

@@ -340,10 +340,10 @@ class TestModels:
             return step(run, *rest)
 
         monkeypatch.setattr(Run, "step", fragile)
-        with pytest.warns(MogulWarning, match="n-mogp was passed over, and is not in the mixture"):
+        with pytest.warns(MogulWarning, match="n-mogp failed and is not in the mixture"):
             fitted = models_mixed()
         assert fitted.model_name == "mogp"
-        with pytest.raises(FitError), pytest.warns(MogulWarning, match="n-mogp was passed over"):
+        with pytest.raises(FitError), pytest.warns(MogulWarning, match="n-mogp failed"):
             models_mixed("n-mogp+n-sbgprn")
 
     def test_a_model_that_lost_a_start_counts_less_and_says_so(self, monkeypatch: Any) -> None:
@@ -357,7 +357,7 @@ class TestModels:
         monkeypatch.setattr(Run, "step", fragile)
         with pytest.warns(MogulWarning) as caught:
             models_mixed(config=TrainingConfig(epochs=2, batch_size=12, num_starts=2, num_kept=2))
-        assert "some were given up, and their model counts less" in str(caught[-1].message)
+        assert "some starts failed, so their model counts less" in str(caught[-1].message)
 
     def test_more_training_goes_on_with_each(self) -> None:
         more = train_more(models_mixed(), Dataset(X, Y), epochs=1)

@@ -205,7 +205,7 @@ def test_wrong_arguments_are_named(regressor, gplvm):
         plot.predicted_against_true(regressor, X, Y.assign(panel=np.nan), "panel")
     with pytest.raises(ShapeError, match="X must have at least two rows"):
         plot.correlations(regressor, X.head(1))
-    with pytest.raises(ConfigError, match="those of this one are observed"):
+    with pytest.raises(ConfigError, match="this model has observed inputs"):
         plot.latent_map(regressor)
     with pytest.raises(ConfigError, match="latent1 twice"):
         plot.latent_map(gplvm, axes=(1, 1))

@@ -228,9 +228,9 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a group among inputs": (
         {"X": table(), "targets": OUTPUTS, "groups": "time", "inputs": INPUTS},
         ConfigError,
-        "groups must be a column of its own; 'time'",
+        "groups must be a separate column; 'time'",
     ),
-    "no such file": ({"X": "no.csv", "targets": "left"}, OSError, "The table must be there; no.csv is no file. Check"),
+    "no such file": ({"X": "no.csv", "targets": "left"}, OSError, "The table must exist; no.csv is not a file. Check"),
     "no targets": (
         {"X": table(), "targets": []},
         ConfigError,

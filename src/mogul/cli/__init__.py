@@ -1,4 +1,4 @@
-"""The command line. Heavy packages are imported by the command that needs them, so that `--help` answers at once."""
+"""The command line. Heavy packages are imported by the command that needs them, so that `--help` is fast."""
 
 import sys
 from typing import Annotated
@@ -30,5 +30,5 @@ def group(
 
 
 def main() -> None:
-    """Run the command line; errors are one line on stderr, exit code 2 for what the user can mend, 1 for the rest."""
+    """Run the command line; errors are one line on stderr, with exit code 2 for user errors and 1 for others."""
     sys.exit(run(app, sys.argv[1:]))

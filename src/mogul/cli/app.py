@@ -75,9 +75,9 @@ def fit(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Name of a model: see mogul models; several with + between them for their mixture; auto for the best "
-            "of mogp, gprn, sbgprn and n-sbgprn on rows held out. Else mogp by exact GPs up to 2,500 rows, n-sbgprn "
-            "beyond, and there with --groups mogp+gprn+n-sbgprn.",
+            help="Name of a model: see mogul models; several joined by + for their mixture; auto for the best of mogp, "
+            "gprn, sbgprn and n-sbgprn on validation rows. By default mogp by exact GPs up to 2,500 rows; beyond, "
+            "n-sbgprn, or mogp+gprn+n-sbgprn with --groups.",
             autocompletion=complete_model,
         ),
     ] = None,
@@ -85,37 +85,37 @@ def fit(
     noise: Annotated[
         str | None,
         typer.Option(
-            help=f"Kind of noise: {', '.join(registry.names('noise'))}; residuals (the default) for "
-            "what residuals of rows left out ask for; or auto for the best of gp, constant and "
-            "student-t on rows held out."
+            help=f"Kind of noise: {', '.join(registry.names('noise'))}; residuals (the default) to "
+            "choose by leave-one-out residuals; or auto for the best of gp, constant and "
+            "student-t on validation rows."
         ),
     ] = None,
     objective: Objective = "elbo",
     groups: Annotated[
         str | None,
         typer.Option(
-            help="Column of labels, such as runs or days: whole groups are held out, to say when to stop; then all are "
-            "trained on."
+            help="Column of labels, such as runs or days: whole groups are held out for early stopping; then the model "
+            "is trained on all rows."
         ),
     ] = None,
     calibrate: Annotated[
         float | None,
         typer.Option(
-            help="Share of the rows, or groups, to set aside at random to calibrate by: for predict --coverage. Try .2."
+            help="Share of rows, or groups, set aside at random for calibration: for predict --coverage. Try .2."
         ),
     ] = None,
     epochs: Epochs = None,
     seed: Seed = 0,
     preset: Annotated[
         str,
-        typer.Option(help="default, or paper for the paper's choices: its protocol, constant noise, sizes, no plane."),
+        typer.Option(help="default, or paper for the paper's protocol, constant noise and sizes, without linear mean."),
     ] = "default",
     check: Annotated[
         bool | None,
         typer.Option(
             "--check/--no-check",
-            help="Fit once more to 80 % of the rows, and compare with least squares on the rest; "
-            "by default with up to 500 rows.",
+            help="Fit again to 80 % of the rows, and compare with least squares on the rest; "
+            "by default for up to 500 rows.",
         ),
     ] = None,
     force: Force = False,
@@ -166,7 +166,7 @@ def predict(
     quantiles: Annotated[str | None, typer.Option(help="Levels between 0 and 1, separated by commas.")] = None,
     coverage: Annotated[
         float | None,
-        typer.Option(help="Add intervals that hold this share of new values; the model must be fitted by --calibrate."),
+        typer.Option(help="Add intervals with this coverage; the model must be fitted with --calibrate."),
     ] = None,
     inputs: ModelInputs = None,
     seed: Seed = 0,
@@ -175,7 +175,7 @@ def predict(
 ) -> None:
     """Predict the outputs for every row: mean, standard deviation and quantiles, in the units of training.
 
-    A model with latent inputs takes the outputs that are there and fills in the others.
+    A model with latent inputs takes the known outputs and fills in the others.
 
     Example: mogul predict jura.mogul new.csv --out predicted.csv --quantiles .1,.9
     """
@@ -208,7 +208,7 @@ def evaluate(
     seed: Seed = 0,
     json_: Json = False,
 ) -> None:
-    """Score a model on rows with known outputs: log likelihood, errors, and how often the truth is in its bands.
+    """Score a model on rows with known outputs: log likelihood, errors, and coverage of its intervals.
 
     The log likelihood is the joint density of all outputs of a row, by importance sampling.
 
@@ -225,7 +225,7 @@ def evaluate(
 
 @app.command()
 def show(model: ModelFile, json_: Json = False) -> None:
-    """Say what is in a model file: model, sizes, names, training, versions. Its tensors are not loaded.
+    """Show the contents of a model file: model, sizes, names, training, versions. Tensors are not loaded.
 
     Example: mogul show jura.mogul
     """
@@ -261,7 +261,7 @@ def compare(
 ) -> None:
     """Compare models with least squares and the mean on held-out rows: log likelihood, errors, coverage, time.
 
-    Rows go into folds at random, or whole groups do. It says plainly when least squares is as good as the best.
+    Rows, or whole groups, are assigned to folds at random. It says when least squares is as good as the best model.
 
     Example: mogul compare jura.csv --targets Cd,Cu,Pb --models mogp,n-sbgprn --folds 5 --html jura.html
 
@@ -298,7 +298,7 @@ def compare(
 
 
 def _observed(models: list[str]) -> list[str]:
-    """Names of models with inputs, each once: those with latent inputs predict something else."""
+    """Names of models with observed inputs, each once; latent inputs cannot be compared."""
     for model in models:
         if is_latent(model):
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""`mogul compare`: models beside least squares and the mean, by cross-validation on a table."""
+"""`mogul compare`: models against least squares and the mean, by cross-validation on a table."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from mogul.training.split import warn_of_order
 
 @dataclass(frozen=True)
 class Comparison:
-    """A leaderboard, and all that is needed to get it again."""
+    """A leaderboard, and the settings that reproduce it."""
 
     source: str
     num_rows: int
@@ -55,7 +55,7 @@ def compare_file(
     on_trial: Callable[[int, Trial], None] = lambda split, trial: None,
     groups: str | None = None,
 ) -> Comparison:
-    """Cross-validate models on the columns of a file: every row is held out once, by itself or with its group."""
+    """Cross-validate models on the columns of a file: every row is held out once, alone or with its group."""
     table, columns = read_table(path), Columns(targets, inputs, groups, ON_COMMAND_LINE)
     labels = columns.labels(table)
     data = columns.data(table)
@@ -81,7 +81,7 @@ def compare_file(
     )
 
 
-_TERMINAL_LEVELS = (0.8, 0.95)  # all of them would not fit into a line
+_TERMINAL_LEVELS = (0.8, 0.95)  # all levels do not fit into a line
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -98,14 +98,14 @@ def comparison_table(comparison: Comparison) -> Table:
 
 
 def write_page(comparison: Comparison, path: Path) -> None:
-    """Write the report, whole or not at all; its folder is made."""
+    """Write the report atomically; its folder is created."""
     text = page(comparison)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def page(comparison: Comparison) -> str:
-    """The leaderboard, the verdict and the settings, as HTML; whatever comes from users is escaped."""
+    """The leaderboard, the verdict and the settings, as HTML; all user text is escaped."""
     board = comparison.leaderboard
     trained = "the default preset" if comparison.epochs is None else f"at most {comparison.epochs} epochs"
     failed = [f"{label} failed: {reason}" for label, reason in board.failures.items()]
@@ -139,17 +139,17 @@ def _html_bar(label: str, share: float) -> str:
 
 
 def units(comparison: Comparison) -> str:
-    """What the numbers mean."""
+    """Units and noise of the scores, as text."""
     over = "rows" if comparison.groups is None else "groups"
     return (
         f"In units of each output's standard deviation in training; ± is one standard error over {over}. Residuals "
-        f"choose the noise of models (at least {NOISE_FLOOR:g} such units where it depends on the inputs); that of "
-        "least squares and the mean is constant, and correlated across outputs by the same rule."
+        f"choose the noise of models (at least {NOISE_FLOOR:g} such units where it depends on the inputs); least "
+        "squares and the mean have constant noise, correlated across outputs by the same rule."
     )
 
 
 def choices(comparison: Comparison) -> list[str]:
-    """What held-out rows chose, a line for each that left it to them."""
+    """The choices of automatic selection, one line for each model."""
     lines = []
     for entry in comparison.leaderboard.entries:
         counts = [f"{words} in {count} of {comparison.num_folds} folds" for words, count in entry.chosen.items()]
@@ -164,7 +164,7 @@ def _splits(comparison: Comparison) -> str:
 
 
 def title(comparison: Comparison) -> str:
-    """What was compared on what."""
+    """Title of the comparison."""
     held_out = "rows" if comparison.groups is None else f"groups, by {comparison.groups}"
     return f"{comparison.source}: {comparison.num_rows:,} rows, {comparison.num_folds} folds, held-out {held_out}"
 
@@ -180,6 +180,6 @@ def _cells(entry: Entry, levels: Sequence[float]) -> list[str]:
 
 
 def _bars(entries: list[Entry]) -> list[tuple[str, float]]:
-    """How far each is behind the best, as a share of the widest gap."""
+    """Gap of each to the best, as a share of the widest gap."""
     widest = max(entry.behind for entry in entries) or 1.0
     return [(entry.label, entry.behind / widest) for entry in entries]

@@ -1,4 +1,4 @@
-"""`mogul evaluate`: how well a model file predicts the rows of a table, all outputs together and each."""
+"""`mogul evaluate`: scores of a model file on the rows of a table, for all outputs together and for each."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +22,7 @@ BAND = 0.95
 
 @dataclass(frozen=True)
 class OutputScores:
-    """One output in its own units; None where too few values are known to say."""
+    """Scores of one output in its original units; None with too few known values."""
 
     name: str
     num_known: int
@@ -33,10 +33,10 @@ class OutputScores:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of a model on a table: of all outputs in standardised units, of each in its own.
+    """Scores of a model on a table: of all outputs in standardised units, of each in original units.
 
-    `noise_floor` is the least standard deviation that the model's noise may have, as a share of an output's scale.
-    `noise_factors` counts what outputs share in their noise: 0 where it is not correlated.
+    `noise_floor` is the least standard deviation of the noise, as a share of an output's scale. `noise_factors` is the
+    number of factors of correlated noise: 0 without correlation.
     """
 
     model: str

@@ -1,4 +1,4 @@
-"""`mogul fit`: from a table to a model file, and what it says about it."""
+"""`mogul fit`: from a table to a model file, and its summary."""
 
 import shlex
 import time
@@ -23,14 +23,14 @@ from mogul.objective import ObjectiveName
 from mogul.training import FitRequest
 from mogul.training.split import HELD_OUT_SHARE, rows_of_some_groups
 
-# With so few rows a second fit is a matter of a minute at most.
+# Up to this number of rows, a second fit takes at most a minute.
 CHECKED_ROWS = 500
 _MIN_CHECKED_ROWS = 20
 
 
 @dataclass(frozen=True)
 class Check:
-    """A second fit, on four fifths of the rows, beside least squares on the rest."""
+    """A second fit, on four fifths of the rows, compared with least squares on the rest."""
 
     held_out_rows: int
     leaderboard: Leaderboard
@@ -38,10 +38,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Course:
-    """How the training of a model went; of those of a mixture each has its own.
+    """The training of one model; a mixture has one for each member.
 
-    `elbo_per_row` is what training maximised, whichever objective that was; `held_out_ll` is the log likelihood of a
-    held-out row in the best epoch, where some were held out.
+    `elbo_per_row` is the value of the training objective; `held_out_ll` is the mean log likelihood of validation rows
+    in the best epoch, if there are any.
     """
 
     model: str
@@ -53,13 +53,12 @@ class Course:
 
 @dataclass(frozen=True)
 class FitSummary:
-    """What was fitted, how it went and where it is.
+    """The fitted model, its training and its file.
 
-    `num_calibrated` counts the groups that the model is calibrated by: its rows, where there are no groups. `groups` is
-    the column that says which rows belong together. `noise_floor` is the least standard deviation that noise may have,
-    as a share of an output's scale. `noise_factors` counts what outputs share in their noise: 0 where it is not
-    correlated. `noise_by_objective` says whether the objective asked for noise that depends on the inputs, where
-    residuals would have chosen.
+    `num_calibrated` is the number of calibration groups, or rows without groups. `groups` is the column of labels.
+    `noise_floor` is the least standard deviation of the noise, as a share of an output's scale. `noise_factors` is the
+    number of factors of correlated noise: 0 without correlation. `noise_by_objective` tells whether the objective, and
+    not residuals, chose noise that depends on the inputs.
     """
 
     source: str
@@ -101,17 +100,17 @@ def fit_file(
     check: bool | None = None,
     say: Callable[[str], object] = lambda line: None,
 ) -> FitSummary:
-    """Fit the columns of a file and save the model; nothing is written unless all of it went well.
+    """Fit the columns of a file and save the model; nothing is written if anything fails.
 
     Args:
-        path: of the table.
+        path: path of the table.
         targets: columns to predict.
         inputs: columns to predict from; None for all others.
-        out: the model file; its folder is made.
+        out: the model file; its folder is created.
         request: the model and how to train it.
-        groups: a column of labels: rows with the same one are held out together.
-        check: whether to fit once more and compare with least squares; None does so where there are few rows.
-        say: told what goes on after the model is saved.
+        groups: a column of group labels; groups are held out as a whole.
+        check: whether to fit again and compare with least squares; None does so for few rows.
+        say: receives progress messages after the model is saved.
     """
     latent = request.model is not None and is_latent(request.model)
     if latent:
@@ -130,13 +129,13 @@ def fit_file(
     fitted.save(out)
     checked = None
     if splits and not fitted.history.interrupted:
-        say(f"Saved {out}. Fitting once more, beside least squares, on four fifths of the rows (--no-check does not).")
+        say(f"Saved {out}. Fitting again on four fifths of the rows, to compare with least squares (skip: --no-check).")
         checked = Check(len(splits[0][1]), compare(data, [model], splits, request))
     return _summary(path, out, data, groups, fitted, request, seconds, checked)
 
 
 def _refuse_held_out(groups: str | None, request: FitRequest) -> None:
-    """Latent inputs belong to the rows trained on: there are none to predict other rows from."""
+    """Refuse held-out rows for models with latent inputs, which only training rows have."""
     given = {
         "--groups": groups is not None,
         "--noise auto": request.options.get("noise") == AUTO,
@@ -145,7 +144,7 @@ def _refuse_held_out(groups: str | None, request: FitRequest) -> None:
     for option, is_given in given.items():
         if is_given:
             raise ConfigError(
-                f"{option} needs a model with observed inputs, of which rows can be held out; got {request.model}. "
+                f"{option} needs a model with observed inputs, so that rows can be held out; got {request.model}. "
                 "Leave it out."
             )
 
@@ -211,7 +210,7 @@ def _summary(
 
 
 def _noise_by_objective(fitted: Fitted, request: FitRequest) -> bool:
-    """Balanced training has a use for noise that depends on the inputs alone; many rows have that anyway."""
+    """Whether the objective chose the noise: balanced training needs noise that depends on the inputs."""
     config = None if fitted.blueprint is None else fitted.blueprint.config
     left_open = request.options.get("noise", FROM_RESIDUALS) == FROM_RESIDUALS
     return left_open and request.objective == "balanced" and config is not None and config.start == "exact"
@@ -230,7 +229,7 @@ def _course(fitted: Fitted) -> Course:
 
 
 def fit_lines(summary: FitSummary) -> list[str]:
-    """Sizes, how training went, whether it was worth it, and what to type next."""
+    """Sizes, training, the comparison with least squares, and the next commands."""
     missing = f"{summary.missing_share:.1%} missing" if summary.missing_share else "none missing"
     trained = f", of which {summary.num_trained:,} were trained on" if summary.num_trained < summary.num_rows else ""
     lines = [
@@ -252,7 +251,7 @@ def fit_lines(summary: FitSummary) -> list[str]:
 
 
 def _model(summary: FitSummary) -> list[str]:
-    """A model in a line; a mixture, and a line for each of those in it."""
+    """One line for a model; for a mixture, one more for each member."""
     if len(summary.courses) == 1:
         return [f"Model    {_course_words(summary.courses[0], summary.objective)}, {seconds_words(summary.seconds)}"]
     whole = f"Model    a mixture of {len(summary.courses)}, {seconds_words(summary.seconds)}"
@@ -270,7 +269,7 @@ def _course_words(course: Course, objective: ObjectiveName) -> str:
 def _why_noise(summary: FitSummary) -> list[str]:
     if not summary.noise_by_objective:
         return []
-    return ["         It depends on the inputs because of --objective balanced; --noise names another."]
+    return ["         It depends on the inputs because of --objective balanced; choose another by --noise."]
 
 
 def _held_out(summary: FitSummary) -> list[str]:

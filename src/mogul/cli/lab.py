@@ -28,7 +28,7 @@ STANDARD_OUTPUT = Path("-")
 
 @data_app.command("list")
 def list_(data_dir: DataDir = None, json_file: JsonFile = None) -> None:
-    """List the data sets: sizes, groups, whether they are here, what they are and are not.
+    """List the data sets: sizes, groups, availability and description.
 
     Example: mogul data list --data-dir FOLDER
     """
@@ -64,7 +64,7 @@ def check(name: Name, data_dir: DataDir = None, json_file: JsonFile = None) -> N
 @data_app.command()
 def simulate(
     name: Name,
-    rows: Annotated[int | None, typer.Option(help="How many rows; else as many as the set has.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Number of rows; by default all rows of the set.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same rows.")] = 0,
     out: Annotated[Path | None, typer.Option(help="CSV file for inputs, outputs and group; else none.")] = None,
 ) -> None:
@@ -95,7 +95,7 @@ def _require_json_place(json_file: Path | None) -> None:
 
 
 def _give(table: "RenderableType", content: object, json_file: Path | None) -> None:
-    """Print the table, or the JSON alone; write the file if one is wanted."""
+    """Print the table, or only the JSON; write the file if requested."""
     if json_file == STANDARD_OUTPUT:
         json.dump(content, sys.stdout, indent=2, ensure_ascii=False)
         print()
@@ -111,13 +111,13 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that mogul reproduce --out wrote to.")],
     publish_to: Annotated[
         Path | None,
-        typer.Option("--publish", help="Also copy what is small of it to this folder, to be kept in a repository."),
+        typer.Option("--publish", help="Also copy the small files to this folder, to be kept in a repository."),
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Make the tables, the figures and the page of a run anew from its records, whether it has ended or not.
+    """Make the tables, figures and page of a run again from its records, finished or not.
 
-    Nothing is trained. What stands in DIR/jobs is the run; everything beside it is written again.
+    Nothing is trained. DIR/jobs holds the records of the run; everything else in DIR is rewritten.
 
     Example: mogul report mogul-results --publish results/kuka
     """
@@ -167,7 +167,7 @@ def reproduce(
         bool | None,
         typer.Option(
             "--linear/--no-linear",
-            help="Whether each model is also run on a least-squares plane; else all are, except in the paper's preset.",
+            help="Whether each model is also run with a linear mean; by default all are, except in the paper's preset.",
         ),
     ] = None,
     noises: Annotated[
@@ -187,13 +187,13 @@ def reproduce(
     seeds: Annotated[
         str | None, typer.Option(help="Seeds of splits and of training, with commas; else 0, 1, …")
     ] = None,
-    points: Annotated[str | None, typer.Option(help="Of a sweep, with commas, such as 4,12,20.")] = None,
+    points: Annotated[str | None, typer.Option(help="Points of a sweep, with commas, such as 4,12,20.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data for each model; else the preset's.")] = None,
     inducing: Annotated[
         int | None,
         typer.Option(help="The most inducing points in a model's first layer; else 200 in the fast preset."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="How many at a time, one thread each; else one per core.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Parallel jobs, one thread each; else one per core.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results; what it already holds is not redone.")] = Path(
         "mogul-results"
     ),
@@ -201,7 +201,7 @@ def reproduce(
 ) -> None:
     """Run one of the paper's experiments: tables beside the paper's, baselines among them.
 
-    Ended half-way, the same command goes on where it stopped.
+    After an interruption, the same command resumes where it stopped.
 
     Example: mogul reproduce regression --datasets halfcheetah --models mogp,n-mogp --splits 1 --out results
     """

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and the checks of them that need nothing heavy."""
+"""Arguments shared by several commands, and their checks without heavy imports."""
 
 import csv
 import json
@@ -18,12 +18,12 @@ _MOST_SEED = 2**32 - 1
 
 
 def complete_model(incomplete: str) -> list[str]:
-    """Names of models that begin so, for the shell."""
+    """Names of models with this prefix, for shell completion."""
     return [name for name in [*names(), AUTO] if name.startswith(incomplete)]
 
 
 def complete_models(incomplete: str) -> list[str]:
-    """The same behind the last comma of a list."""
+    """Completion after the last comma of a list."""
     before, comma, last = incomplete.rpartition(",")
     return [before + comma + name for name in complete_model(last)]
 
@@ -51,7 +51,7 @@ Objective = Annotated[
     ),
 ]
 Epochs = Annotated[
-    int | None, typer.Option(help="Most passes over the data, where a model is trained by steps; else by rows.")
+    int | None, typer.Option(help="Maximum epochs, for models trained by gradient steps; by default from the rows.")
 ]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace output files that exist; else they are refused.")]
@@ -59,7 +59,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else
 
 
 def levels(text: str | None) -> list[float]:
-    """Levels of quantiles between commas.
+    """Quantile levels separated by commas.
 
     >>> levels(".1,.9")
     [0.1, 0.9]
@@ -85,7 +85,7 @@ def require_least(option: str, value: int | None, least: int) -> None:
 
 
 def require_seed(seed: int) -> None:
-    """Check a seed: what NumPy takes for one, generators of others take, too."""
+    """Check a seed: NumPy's range is valid for other generators too."""
     require_least("--seed", seed, 0)
     if seed > _MOST_SEED:
         raise ConfigError(f"--seed must be at most {_MOST_SEED}; got {seed}. Try --seed 10.")
@@ -98,25 +98,23 @@ def require_share(option: str, value: float | None, example: str) -> None:
 
 
 def require_new_file(path: Path, force: bool, example: str, *sources: Path) -> None:
-    """Check before any work that an output file has a place, and that nothing will be lost by writing it."""
+    """Check before any work that an output file can be written without replacing anything by accident."""
     require_file(path, "Results", example)
     for source in sources:
         if path.exists() and source.exists() and path.samefile(source):
-            raise ConfigError(
-                f"Results must not replace what they come from; got {path} for both. Choose another name."
-            )
+            raise ConfigError(f"Results must not replace their source; got {path} for both. Choose another name.")
     if path.exists() and not force:
         raise ConfigError(f"Results must go into a new file; {path} exists. Choose another name, or add --force.")
 
 
 def require_csv(option: str, path: Path) -> None:
-    """Check that a file to write is to be CSV."""
+    """Check that an output file is CSV."""
     if path.suffix != ".csv":
         raise ConfigError(f"{option} must end in .csv; got {path}. Try {option} {path.with_suffix('.csv')}.")
 
 
 def print_json(content: Any) -> None:
-    """The content and nothing else; null where a number is not finite, which JSON cannot say."""
+    """Print only the content; numbers that are not finite become null."""
     json.dump(_finite(content), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
     print()
 
@@ -130,7 +128,7 @@ def _finite(content: Any) -> Any:
 
 
 def give(content: Any, lines: Iterable[Any], as_json: bool) -> None:
-    """A result for a machine, or for a person: lines of text and tables."""
+    """Print a result as JSON, or as lines of text and tables."""
     if as_json:
         print_json(content)
         return
@@ -142,7 +140,7 @@ def give(content: Any, lines: Iterable[Any], as_json: bool) -> None:
 
 
 def listed(text: str, option: str) -> list[str]:
-    """Names between commas; a name with a comma goes into double quotes.
+    """Names separated by commas; a name with a comma needs double quotes.
 
     >>> listed('a, "b,c"', "--targets")
     ['a', 'b,c']

@@ -1,4 +1,4 @@
-"""`mogul predict`: what a model file says about the rows of a table."""
+"""`mogul predict`: predictions of a model file for the rows of a table."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ NUM_SAMPLES = 250
 class Predictions:
     """Mean, standard deviation and quantiles of every output at every row, in original units.
 
-    `interval` has the ends of intervals with this `coverage`, if they were asked for.
+    `interval` has the ends of intervals with this `coverage`, if requested.
     """
 
     output_names: list[str]
@@ -56,7 +56,7 @@ class Predictions:
         twice = [name for name, count in Counter(name for name, _ in columns).items() if count > 1]
         if twice:
             raise DataError(
-                f"Columns of predictions must have different names; {twice[0]!r} is an output and a part of another. "
+                f"Columns of predictions must have different names; {twice[0]!r} is used twice. "
                 "Use --json without --out, which keeps them apart."
             )
         return pd.DataFrame(dict(columns))
@@ -88,10 +88,10 @@ def predict_file(
     seed: int = 0,
     coverage: float | None = None,
 ) -> Predictions:
-    """Predict every row of a table by a model file."""
+    """Predict every row of a table with a model file."""
     fitted = load(model)
     if coverage is not None:
-        fitted.require_calibration().multiplier(coverage)  # or an error before any work
+        fitted.require_calibration().multiplier(coverage)  # raises before any work
     data = _rows_to_predict(fitted, path, inputs)
     means, stds, quantiles = [], [], []
     for prediction, _ in fitted.predict_parts(data, NUM_SAMPLES, seed):
@@ -110,14 +110,14 @@ def predict_file(
 
 
 def write_predictions(predictions: Predictions, out: Path) -> None:
-    """Write a whole CSV file, or none; its folder is made."""
+    """Write a CSV file atomically; its folder is created."""
     frame = predictions.frame()
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, lambda partial: frame.to_csv(partial, index=False))
 
 
 def _rows_to_predict(fitted: Fitted, path: Path, inputs: Sequence[str] | None) -> Dataset:
-    """Inputs with outputs unknown; for latent inputs, the outputs that are there."""
+    """Inputs with unknown outputs; for latent inputs, the known outputs."""
     table = read_table(path)
     if fitted.is_latent:
         if inputs is not None:
@@ -133,7 +133,7 @@ def _rows_to_predict(fitted: Fitted, path: Path, inputs: Sequence[str] | None) -
 def data_of_model(
     fitted: Fitted, table: Table, inputs: Sequence[str] | None, targets: Sequence[str] | None = None
 ) -> Dataset:
-    """The inputs and outputs of a model, by its own names or by those given in its order."""
+    """Inputs and outputs of a model, by its column names or by given names in its order."""
     outputs = _in_models_order(table, fitted.output_names, targets, "--targets")
     if fitted.is_latent:
         return Dataset(None, outputs_or_nan(table, outputs, ON_COMMAND_LINE), check_outputs=False)
@@ -149,7 +149,7 @@ def data_of_model(
 
 
 def inputs_of_model(fitted: Fitted, table: Table, inputs: Sequence[str] | None) -> pd.DataFrame:
-    """The inputs alone, for predictions."""
+    """Only the inputs, for predictions."""
     names = _in_models_order(table, fitted.input_names, inputs, "--inputs")
     return finite_inputs(table, names, ON_COMMAND_LINE).set_axis(fitted.input_names, axis=1)
 

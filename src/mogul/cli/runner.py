@@ -1,4 +1,4 @@
-"""Runs the command line: errors and warnings are a line each on standard error, exit codes say whose turn it is."""
+"""Runs the command line: errors and warnings are one line each on standard error; exit codes tell their kind."""
 
 import sys
 import traceback
@@ -16,9 +16,9 @@ FAILED, REFUSED = 1, 2
 
 
 def run(app: typer.Typer, arguments: list[str]) -> int:
-    """Run a command; 0 is done, 2 what the user can mend (usage, data, files), 1 any other failure.
+    """Run a command; returns 0 for success, 2 for user errors (usage, data, files), 1 for any other failure.
 
-    `--debug`, wherever it stands, shows where an error came from, and the warnings of other packages.
+    `--debug`, anywhere among the arguments, shows tracebacks and the warnings of other packages.
     """
     debug = DEBUG in arguments
     try:
@@ -36,7 +36,7 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
 
 
 def one_line(text: str) -> str:
-    r"""The text with line ends and other control characters written out: names in files may hold any.
+    r"""The text with control characters escaped: names in files may hold any.
 
     >>> one_line("a\nb\x1b[31m")
     'a\\nb\\x1b[31m'
@@ -45,7 +45,7 @@ def one_line(text: str) -> str:
 
 
 def _described(error: Exception) -> tuple[str, int]:
-    """What to say about an error, and the exit code."""
+    """The message for an error, and the exit code."""
     match error:
         case MogulError():
             return str(error), REFUSED if isinstance(error, ValueError | FileError) else FAILED
@@ -55,16 +55,16 @@ def _described(error: Exception) -> tuple[str, int]:
             return "Stopped. Nothing was written.", FAILED
         case OSError() if error.strerror:
             where = f"; {error.filename}" if error.filename else ""
-            return f"A file must be within reach{where}: {error.strerror}. Check its path and room.", FAILED
+            return f"A file must be accessible{where}: {error.strerror}. Check its path and the disk space.", FAILED
         case MemoryError():
-            return "There must be room in memory; there is not. Take fewer rows, or a smaller model.", FAILED
+            return "There must be enough memory; there is not. Use fewer rows, or a smaller model.", FAILED
         case _:
             found = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            return f"This must not happen; it failed by {found}. Run it with {DEBUG}, and report what it says.", FAILED
+            return f"Internal error: {found}. Run it with {DEBUG}, and report the output.", FAILED
 
 
 def _usage(error: typer.TyperException) -> str:
-    """The complaint, and where to read on; nothing where the help itself has been shown."""
+    """The message of a usage error with a hint to --help; empty if the help was shown."""
     message = _wrong_value(error) or error.format_message().strip()
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "mogul"
@@ -72,7 +72,7 @@ def _usage(error: typer.TyperException) -> str:
 
 
 def _wrong_value(error: typer.TyperException) -> str | None:
-    """Which option must be what, and what it is; None where the complaint is another."""
+    """The rule for an option's value and the value found; None for other errors."""
     found: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()  # by pydantic, which reads for typer
     if not (isinstance(error, typer.BadParameter) and error.param and found):
         return None
@@ -82,7 +82,7 @@ def _wrong_value(error: typer.TyperException) -> str | None:
 
 @contextmanager
 def _warnings_as_lines(debug: bool) -> Iterator[None]:
-    """Warnings of ours in a line each, each once; those of others only when looking for errors."""
+    """Print mogul's warnings in one line each, each once; warnings of other packages only with --debug."""
     said: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:

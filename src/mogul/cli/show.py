@@ -1,4 +1,4 @@
-"""`mogul show`: what a model file says of itself in its header."""
+"""`mogul show`: the header of a model file."""
 
 import math
 from collections.abc import Iterable
@@ -22,9 +22,9 @@ _GROUPS, _LOADINGS = "calibration.groups", "model.head.correlation.loadings"  # 
 
 @dataclass(frozen=True)
 class MemberCard:
-    """A member of a mixture, or the only model, and how its training went; `start` is the one that was kept of all.
+    """A member of a mixture, or the only model, and its training; `start` is the index of the kept start.
 
-    `first_elbo` and `last_elbo` are of all rows; None where they were not finite. Old files do not count their rows.
+    `first_elbo` and `last_elbo` are totals over rows; None if not finite. Older files do not store the number of rows.
     """
 
     model: str
@@ -39,7 +39,7 @@ class MemberCard:
 
 @dataclass(frozen=True)
 class ModelCard:
-    """A model file in words and sizes; of a mixture, `seconds` is the time of all trainings."""
+    """The contents of a model file; `seconds` is the time of all trainings of a mixture."""
 
     path: str
     num_bytes: int
@@ -59,12 +59,12 @@ class ModelCard:
     versions: dict[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; those of the first member also beside those of the whole."""
+        """Plain values; the first member's values are also at the top level."""
         return asdict(self.members[0]) | asdict(self)
 
 
 def show_file(path: Path) -> ModelCard:
-    """Read and check the header of a model file; the tensors of its model stay on disk."""
+    """Read and check the header of a model file without loading the model's tensors."""
     header = read_header(path)
     try:
         return _card(path, header)
@@ -100,7 +100,7 @@ def _card(path: Path, header: dict[str, Any]) -> ModelCard:
 
 
 def _member(plain: dict[str, Any], header: dict[str, Any]) -> MemberCard:
-    """Starts of one training have its history in common, and in files of old its model, too."""
+    """Starts of one training share its history, and in older files its model too."""
     history = plain.get("history") or header["history"]
     starts, elbos, rates = (list(history["columns"][name]) for name in _EPOCH)
     start = plain.get("chosen_start", history["chosen_start"])
@@ -119,12 +119,12 @@ def _member(plain: dict[str, Any], header: dict[str, Any]) -> MemberCard:
 
 
 def _objective(config: dict[str, Any] | None) -> str:
-    """What training maximised: the bound, where a file does not say."""
+    """The training objective; the ELBO if the file does not store it."""
     return str((config or {}).get("settings", {}).get("objective", "elbo"))
 
 
 def _calibration(path: Path) -> dict[str, int] | None:
-    """How many rows, and groups of them, the model is calibrated by; None where it is not."""
+    """Numbers of calibration rows and groups; None if not calibrated."""
     with safe_open(path, "numpy") as tensors:
         if _GROUPS not in tensors.keys():  # noqa: SIM118  # a file of tensors has no other way to ask
             return None
@@ -133,7 +133,7 @@ def _calibration(path: Path) -> dict[str, int] | None:
 
 
 def _noise_factors(path: Path) -> int:
-    """The number of factors that outputs share in their noise; 0 where it is not correlated."""
+    """The number of factors of correlated noise; 0 without correlation."""
     with safe_open(path, "numpy") as tensors:
         if _LOADINGS not in tensors.keys():  # noqa: SIM118  # a file of tensors has no other way to ask
             return 0
@@ -141,7 +141,7 @@ def _noise_factors(path: Path) -> int:
 
 
 def _choice(plain: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Models and kinds of noise that were tried, with their scores."""
+    """The candidates of automatic selection, with their scores."""
     if plain is None:
         return None
     tried = [_candidate(each) for each in plain["candidates"]]
@@ -154,7 +154,7 @@ def _candidate(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def model_table(card: ModelCard) -> Table:
-    """A line for each thing that the header says."""
+    """One line for each field of the header."""
     table = Table(title=card.path, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column()
@@ -181,7 +181,7 @@ def card_lines(card: ModelCard) -> list[tuple[str, str]]:
 
 
 def _labelled(label: str, values: Iterable[str]) -> list[tuple[str, str]]:
-    """The label beside the first of them."""
+    """The label beside the first value only."""
     return [("" if place else label, value) for place, value in enumerate(values)]
 
 
@@ -191,7 +191,7 @@ def _options(member: MemberCard, card: ModelCard) -> str:
 
 
 def _training(card: ModelCard) -> list[str]:
-    """A line; of a mixture, one for each member, too."""
+    """One line; for a mixture, one more for each member."""
     if card.kept == 1:
         (only,) = card.members
         return [f"{_course(only, card.objective, f'best of {only.starts} starts')}, {seconds_words(card.seconds)}"]
@@ -215,7 +215,7 @@ def _factors(count: int) -> str:
 
 
 def _calibration_words(found: dict[str, int] | None) -> str:
-    """By which rows; where each is a group of its own, groups are not worth a word."""
+    """Number of calibration rows, and of groups if rows are grouped."""
     if found is None:
         return "none"
     groups = "" if found["num_groups"] == found["num_rows"] else f" of {found['num_groups']:,} groups"

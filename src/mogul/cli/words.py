@@ -1,4 +1,4 @@
-"""Words, numbers and small tables for a terminal."""
+"""Text, numbers and small tables for a terminal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ _SHOWN = 8
 
 
 def counted(names: Sequence[str]) -> str:
-    """How many and which, the first few of many.
+    """The number of names and the first few of them.
 
     >>> counted(["Cd", "Cu"])
     '2: Cd, Cu'
@@ -26,7 +26,7 @@ def counted(names: Sequence[str]) -> str:
 
 
 def epochs_words(count: int) -> str:
-    """How many there were.
+    """The number of epochs as text.
 
     >>> epochs_words(1), epochs_words(2)
     ('1 epoch', '2 epochs')
@@ -55,7 +55,7 @@ def noise_words(noise: str, num_factors: int) -> str:
 
 
 def floor_words(floor: float) -> str:
-    """A floor as a share of an output's scale, in words.
+    """A floor as a share of an output's scale, as text.
 
     >>> floor_words(1e-4), floor_words(0.0)
     ("sd at least 0.0001 of an output's scale", 'no floor')
@@ -64,7 +64,7 @@ def floor_words(floor: float) -> str:
 
 
 def choice_line(choice: Mapping[str, Any]) -> str:
-    """What was chosen, and by which scores; what all candidates have in common goes without saying.
+    """The chosen candidate and all scores; only fields in which candidates differ are shown.
 
     >>> tried = [{"model": "mogp", "noise": "gp", "ll": 1.0}, {"model": "mogp", "noise": "constant", "ll": None}]
     >>> choice_line({"chosen": tried[0], "num_held_out": 20, "candidates": tried})
@@ -92,7 +92,7 @@ _WORDS = {"elbo": "ELBO", "balanced": "ELBO (balanced)", "predictive": "predicti
 
 
 def objective_words(name: str) -> str:
-    """The words for an objective of `mogul.objective`.
+    """The text for an objective of `mogul.objective`.
 
     >>> objective_words("elbo")
     'ELBO'
@@ -101,7 +101,7 @@ def objective_words(name: str) -> str:
 
 
 def models_table() -> Table:
-    """The families, and how names are made of them."""
+    """The model families, and how to form model names."""
     table = Table(
         title="mogul's models", caption="dk-NAME has a deep kernel, NAME-lvm latent inputs, dk-NAME-lvm both."
     )

@@ -13,14 +13,14 @@ from mogul.errors import ShapeError
 
 @runtime_checkable
 class Normals(Protocol):
-    """Where the randomness of S draws over N points comes from; each call gives numbers that no call gave before."""
+    """Source of standard Normal numbers for S draws over N points; each call returns new numbers."""
 
     def per_point(self, count: int) -> Float[Tensor, "S *B N K"]:
-        """So many numbers for each point of each draw."""
+        """`count` numbers for each point of each draw."""
         ...
 
     def shared(self, count: int) -> Float[Tensor, "S *B 1 K"]:
-        """So many numbers for each draw, the same for all its points."""
+        """`count` numbers for each draw, shared by all its points."""
         ...
 
 
@@ -44,11 +44,11 @@ class FreshNormals:
     taken: int = 0  # numbers for each point so far
 
     def per_point(self, count: int) -> Float[Tensor, "S *B N K"]:
-        """So many numbers for each point of each draw."""
+        """`count` numbers for each point of each draw."""
         return self._draw(self.x.shape[-2], count)
 
     def shared(self, count: int) -> Float[Tensor, "S *B 1 K"]:
-        """So many numbers for each draw, the same for all its points."""
+        """`count` numbers for each draw, shared by all its points."""
         return self._draw(1, count)
 
     def _draw(self, num_points: int, count: int) -> Tensor:
@@ -59,13 +59,13 @@ class FreshNormals:
 
 @dataclass
 class GivenNormals:
-    """Numbers that a caller holds, dealt out column by column: the same numbers, the same functions.
+    """Numbers given by the caller, used column by column: the same numbers give the same functions.
 
-    What points share is read from the first of them. So draws at points that come first do not depend on those that
-    follow: with a point more, the functions through the others stay as they were.
+    Shared numbers are read from the first point. Draws at the first points therefore do not depend on later points:
+    adding a point leaves the functions at the others unchanged.
 
     Args:
-        numbers: as many columns as the draws take from each point.
+        numbers: one column for each number that a point of a draw needs.
 
     Example:
         >>> normals = GivenNormals(torch.arange(6.0).reshape(1, 2, 3))

@@ -1,7 +1,7 @@
-"""How the outputs of one component of a predictive mixture belong together.
+"""Joint distribution of the outputs given one component of a predictive mixture.
 
-A component's mean and variance per output say all that can be asked of one output by itself. Densities of whole rows,
-draws of them and covariances between outputs are asked here.
+A component's mean and variance per output determine each output's marginal. Densities and draws of whole rows, and
+covariances between outputs, are computed here.
 """
 
 import math
@@ -22,7 +22,7 @@ Kind = TypeVar("Kind", bound="Independent")
 
 @dataclass(frozen=True)
 class Independent:
-    """Independent Normals: what others depart from."""
+    """Independent Normals: the base class."""
 
     def log_density(
         self, y: Float[Array, "N P"], mean: Float[Array, "S N P"], var: Float[Array, "S N P"]
@@ -44,26 +44,26 @@ class Independent:
         Args:
             std: of each draw.
             rng: draws them.
-            component: the component that each draw is of; by default they are one of each, in their order.
+            component: the index of each draw's component; by default one draw of each component, in order.
         """
         result: Array = std * rng.standard_normal(std.shape)
         return result
 
     def cross_cov(self, num_outputs: int) -> Float[Array, "*N P P"]:
-        """What the noise adds to the covariances between different outputs: once, or at each point."""
+        """The noise's covariance between different outputs, with a zero diagonal: once for all points, or per point."""
         return np.zeros((num_outputs, num_outputs))
 
     def rescaled(self: Kind, scale: Float[Array, "P"]) -> Kind:
-        """For outputs multiplied by these."""
+        """For outputs multiplied by `scale`."""
         return self
 
     def mean_var(self, var: Float[Array, "S N P"]) -> Float[Array, "N P"]:
-        """The mean over components of their variances, given these."""
+        """Mean over components of their variances `var`."""
         result: Array = var.mean(0)
         return result
 
     def widened(self: Kind, var: Float[Array, "N P"]) -> Kind:
-        """For signals with so much more variance, which the components' variances have already."""
+        """For signals with `var` added to their variance; the components' variances already include it."""
         return self
 
     def rows(self: Kind, index: Index) -> Kind:
@@ -75,24 +75,23 @@ class Independent:
         return self
 
     def joined(self: Kind, others: Sequence[Kind]) -> Kind:
-        """For the points of this and then of the others, one after another."""
+        """Concatenate the points of this and of the others."""
         return self
 
 
 @dataclass(frozen=True)
 class ScaleMixture(Independent):
-    """Independent outputs whose noise has a random variance each: a component's own variance holds a draw of it.
+    """Independent outputs, each with a random noise variance; a component's variance includes one draw of it.
 
-    Densities of whole rows are integrals over it, for each output: the product over outputs of what single draws say
-    would need many of them. The variance is e^g/λ + floor_var, g ~ N(center, spread):
-    `mogul.core.scale_mixture.LogScale`.
+    The density of a row integrates over the variance of each output; averaging over single draws would need many of
+    them. The variance is e^g/λ + floor_var, g ~ N(center, spread): `mogul.core.scale_mixture.LogScale`.
 
     Args:
-        signal_var: of the component without its noise.
-        center: mean of g; the laws of the noise are those of all components, or of each its own.
+        signal_var: variance of the component without its noise.
+        center: mean of g; T is 1 (shared by all components) or S (one law per component).
         spread: variance of g.
-        floor_var: what is not random.
-        shape: of λ; infinite where λ = 1.
+        floor_var: the constant part of the variance.
+        shape: shape of λ's Gamma law; infinite where λ = 1.
     """
 
     signal_var: Float[Array, "S N P"]
@@ -115,7 +114,7 @@ class ScaleMixture(Independent):
         return result
 
     def rescaled(self, scale: Float[Array, "P"]) -> "ScaleMixture":
-        """For outputs multiplied by these."""
+        """For outputs multiplied by `scale`."""
         square = scale**2
         center = self.center + np.log(square)
         return ScaleMixture(self.signal_var * square, center, self.spread, self.floor_var * square, self.shape)
@@ -128,7 +127,7 @@ class ScaleMixture(Independent):
         return result
 
     def widened(self, var: Float[Array, "N P"]) -> "ScaleMixture":
-        """For signals with so much more variance."""
+        """For signals with `var` added to their variance."""
         _, *noise = self._parts()
         return ScaleMixture(self.signal_var + var, *noise)
 
@@ -141,7 +140,7 @@ class ScaleMixture(Independent):
         return ScaleMixture(*(part[..., index] for part in self._parts()))
 
     def joined(self, others: "Sequence[ScaleMixture]") -> "ScaleMixture":
-        """For the points of this and then of the others."""
+        """Concatenate the points of this and of the others."""
         columns = zip(*(part._parts() for part in (self, *others)), strict=True)
         return ScaleMixture(*(np.concatenate(each, axis=1) for each in columns))
 
@@ -151,7 +150,7 @@ class ScaleMixture(Independent):
 
 @dataclass(frozen=True)
 class Correlated(Independent):
-    """Normal with the covariance D + U Uᵀ: a component's variances are its diagonal, that of U Uᵀ included."""
+    """Normal with the covariance D + U Uᵀ; a component's variances are the whole diagonal, U Uᵀ included."""
 
     loadings: Float[Array, "P R"]
 
@@ -167,7 +166,7 @@ class Correlated(Independent):
         rng: np.random.Generator,
         component: Int[IntArray, "S #N"] | None = None,
     ) -> Float[Array, "S N P"]:
-        """Each output's own part, and the part that they share."""
+        """Independent part of each output plus the shared part."""
         own = np.sqrt(np.square(std) - np.square(self.loadings).sum(-1))
         shared = rng.standard_normal((*std.shape[:-1], self.loadings.shape[1])) @ self.loadings.T
         result: Array = own * rng.standard_normal(std.shape) + shared
@@ -180,7 +179,7 @@ class Correlated(Independent):
         return result
 
     def rescaled(self, scale: Float[Array, "P"]) -> "Correlated":
-        """For outputs multiplied by these."""
+        """For outputs multiplied by `scale`."""
         return Correlated(self.loadings * scale[:, None])
 
     def outputs(self, index: Index) -> "Correlated":
@@ -192,10 +191,10 @@ class Correlated(Independent):
 class ScaledCorrelation(Independent):
     """Outputs whose noises are correlated given their variances n: a component has the covariance V + √n R √n.
 
-    V is diagonal, the rest of the component's variances; R = I − diag(U Uᵀ) + U Uᵀ: `mogul.heads.NoiseCorrelation`.
+    V is diagonal: the component's variances minus n. R = I − diag(U Uᵀ) + U Uᵀ: `mogul.heads.NoiseCorrelation`.
 
     Args:
-        marginals: what is said of outputs one by one.
+        marginals: the distribution of each output alone.
         noise_var: n, drawn for each component.
         loadings: U.
     """
@@ -207,7 +206,7 @@ class ScaledCorrelation(Independent):
     def log_density(
         self, y: Float[Array, "N P"], mean: Float[Array, "S N P"], var: Float[Array, "S N P"]
     ) -> Float[Array, "S N"]:
-        """Given the variances that were drawn: of random ones many draws are needed, see `Prediction.density`."""
+        """Given the drawn variances; random variances need many draws, see `Prediction.density`."""
         loadings = np.sqrt(self.noise_var)[..., None] * self.loadings
         return low_rank_log_density(y, mean, var - np.square(loadings).sum(-1), loadings)
 
@@ -217,7 +216,7 @@ class ScaledCorrelation(Independent):
         rng: np.random.Generator,
         component: Int[IntArray, "S #N"] | None = None,
     ) -> Float[Array, "S N P"]:
-        """Each output's own part, and the part that they share."""
+        """Independent part of each output plus the shared part."""
         points = np.arange(self.noise_var.shape[1])
         noise_var = self.noise_var if component is None else self.noise_var[component, points]
         own = np.sqrt(np.square(std) - noise_var * np.square(self.loadings).sum(-1))
@@ -233,16 +232,16 @@ class ScaledCorrelation(Independent):
         return result
 
     def rescaled(self, scale: Float[Array, "P"]) -> "ScaledCorrelation":
-        """For outputs multiplied by these."""
+        """For outputs multiplied by `scale`."""
         signed = np.sign(scale)[:, None] * self.loadings
         return ScaledCorrelation(self.marginals.rescaled(scale), self.noise_var * scale**2, signed)
 
     def mean_var(self, var: Float[Array, "S N P"]) -> Float[Array, "N P"]:
-        """That of the marginals."""
+        """The marginals' mean variance."""
         return self.marginals.mean_var(var)
 
     def widened(self, var: Float[Array, "N P"]) -> "ScaledCorrelation":
-        """For signals with so much more variance."""
+        """For signals with `var` added to their variance."""
         return ScaledCorrelation(self.marginals.widened(var), self.noise_var, self.loadings)
 
     def rows(self, index: Index) -> "ScaledCorrelation":
@@ -254,7 +253,7 @@ class ScaledCorrelation(Independent):
         return ScaledCorrelation(self.marginals.outputs(index), self.noise_var[..., index], self.loadings[index])
 
     def joined(self, others: "Sequence[ScaledCorrelation]") -> "ScaledCorrelation":
-        """For the points of this and then of the others."""
+        """Concatenate the points of this and of the others."""
         marginals = self.marginals.joined([other.marginals for other in others])
         noise_var = np.concatenate([self.noise_var, *(other.noise_var for other in others)], axis=1)
         return ScaledCorrelation(marginals, noise_var, self.loadings)
@@ -262,14 +261,14 @@ class ScaledCorrelation(Independent):
 
 @dataclass(frozen=True)
 class Pooled(Independent):
-    """Components of K mixtures by turns: of the k-th come those at places k, k + K, k + 2K, …"""
+    """K interleaved mixtures: component i belongs to mixture i mod K."""
 
     members: tuple[Independent, ...]
 
     def log_density(
         self, y: Float[Array, "N P"], mean: Float[Array, "S N P"], var: Float[Array, "S N P"]
     ) -> Float[Array, "S N"]:
-        """By the mixture that a component comes from."""
+        """From the mixture that each component belongs to."""
         result = np.empty(mean.shape[:2])
         for turn, member in self._turns():
             result[turn] = member.log_density(y, mean[turn], var[turn])
@@ -281,7 +280,7 @@ class Pooled(Independent):
         rng: np.random.Generator,
         component: Int[IntArray, "S #N"] | None = None,
     ) -> Float[Array, "S N P"]:
-        """By the mixture that a component comes from."""
+        """From the mixture that each component belongs to."""
         places = np.arange(len(std))[:, None] if component is None else component
         of_member = np.broadcast_to(places % len(self.members), std.shape[:2])
         result = np.empty(std.shape)
@@ -293,13 +292,13 @@ class Pooled(Independent):
     def cross_cov(self, num_outputs: int) -> Float[Array, "*N P P"]:
         """The mean over mixtures."""
         total = np.zeros((num_outputs, num_outputs))
-        for member in self.members:  # those of some are the same at all points
+        for member in self.members:  # some have one matrix for all points
             total = total + member.cross_cov(num_outputs)
         result: Array = total / len(self.members)
         return result
 
     def rescaled(self, scale: Float[Array, "P"]) -> "Pooled":
-        """For outputs multiplied by these."""
+        """For outputs multiplied by `scale`."""
         return Pooled(tuple(member.rescaled(scale) for member in self.members))
 
     def mean_var(self, var: Float[Array, "S N P"]) -> Float[Array, "N P"]:
@@ -308,7 +307,7 @@ class Pooled(Independent):
         return result
 
     def widened(self, var: Float[Array, "N P"]) -> "Pooled":
-        """For signals with so much more variance."""
+        """For signals with `var` added to their variance."""
         return Pooled(tuple(member.widened(var) for member in self.members))
 
     def rows(self, index: Index) -> "Pooled":
@@ -320,7 +319,7 @@ class Pooled(Independent):
         return Pooled(tuple(member.outputs(index) for member in self.members))
 
     def joined(self, others: "Sequence[Pooled]") -> "Pooled":
-        """For the points of this and then of the others."""
+        """Concatenate the points of this and of the others."""
         columns = zip(*(pooled.members for pooled in (self, *others)), strict=True)
         return Pooled(tuple(first.joined(rest) for first, *rest in columns))
 

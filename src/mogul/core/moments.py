@@ -12,8 +12,8 @@ from torch import Tensor
 class Marginals:
     """Independent Normals at N points: of L latent GPs, or of P outputs; leading axes *S are draws.
 
-    With a `log_weight`, the first axis holds the components of a mixture with these weights, of which all but the first
-    axis may be draws.
+    With a `log_weight`, the first axis holds the components of a mixture with these weights; further leading axes may
+    hold draws.
     """
 
     mean: Float[Tensor, "*S N K"]
@@ -40,18 +40,18 @@ class Marginals:
         return Marginals(pooled, self.average(var + (mean - pooled).square()))
 
     def repeated(self, times: int) -> "Marginals":
-        """Each component so often, with as much less weight: the same mixture."""
+        """Repeat each component `times` times with weight/`times`; the mixture is unchanged."""
         assert self.log_weight is not None
         parts = self.mean, self.var, self.log_weight - math.log(times)
         mean, var, log_weight = (part.repeat_interleave(times, 0) for part in parts)
         return Marginals(mean, var, log_weight=log_weight)
 
     def average(self, each: Float[Tensor, "S *N"]) -> Float[Tensor, "*N"]:
-        """The mean over all components, leading axes flattened, of something that each has."""
+        """Weighted mean of `each` over all components, leading axes flattened."""
         return each.mean(0) if self.log_weight is None else torch.tensordot(self._log_share(each).exp(), each, 1)
 
     def log_mean(self, each: Float[Tensor, "S N"]) -> Float[Tensor, "N"]:
-        """The log of the mean over all components of something that each has the log of."""
+        """Log of the weighted mean over all components, from the logs in `each`."""
         total = torch.logsumexp(self.weighted(each), 0)
         return total - math.log(len(each)) if self.log_weight is None else total
 
@@ -60,13 +60,13 @@ class Marginals:
         return each if self.log_weight is None else each + self._log_share(each).unsqueeze(-1)
 
     def _log_share(self, each: Float[Tensor, "S *N"]) -> Float[Tensor, "S"]:
-        """The log weight of each component, leading axes flattened: draws of one share its weight."""
+        """Log weight of each component, leading axes flattened; draws of a component share its weight."""
         assert self.log_weight is not None
         num_draws = len(each) // len(self.log_weight)
         return self.log_weight.repeat_interleave(num_draws) - math.log(num_draws)
 
     def _chosen(self, num_samples: int, generator: torch.Generator) -> "Marginals":
-        """One component by its weight for each draw and point, of those of the same draw where there are draws."""
+        """One component, drawn by its weight, for each draw and point; within the same draw where there are draws."""
         assert self.log_weight is not None
         *_, num_points, size = self.mean.shape
         count = num_samples * num_points
@@ -98,7 +98,7 @@ class FeatureMoments:
         """Moments of the empirical distribution of S draws.
 
         A Gaussian expected log likelihood is linear in E h and E hhᵀ, so with these moments it *is* the Monte Carlo
-        average over the draws, at the price of an H × H matrix per point in place of S × P numbers.
+        average over the draws. It costs an H × H matrix per point instead of S × P numbers.
         """
         mean = h.mean(0)
         centered = (h - mean).transpose(0, 1)
@@ -119,7 +119,7 @@ def normal_kl(mean: Float[Tensor, "*S"], log_scale: Float[Tensor, "*S"]) -> Floa
 
 
 def normal_kl_each(mean: Float[Tensor, "*S"], log_scale: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
-    """KL of each of independent Normals N(mean, e^{2·log_scale}) from the unit Normal."""
+    """KL of each Normal N(mean, e^{2·log_scale}) from the unit Normal."""
     return 0.5 * (mean.square() + torch.exp(2 * log_scale) - 1 - 2 * log_scale)
 
 

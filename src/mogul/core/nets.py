@@ -18,7 +18,7 @@ class TanhNet(nn.Module):
         num_outputs: size of the output.
         generator: draws the weights.
         hidden: sizes of the hidden layers; the paper's are two of 50.
-        output_scale: factor on the start of the last layer: small, and the net starts near zero.
+        output_scale: factor on the initial weights of the last layer; with a small one the net starts near zero.
         output_bias: whether the last layer has biases.
         dropout: share of hidden units dropped in training.
         weight_scale: standard deviation of the Normal prior on the weights (not on the biases).

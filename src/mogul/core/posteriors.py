@@ -6,8 +6,8 @@ gradient of the ELBO takes the precision P to P − 2γ ∂ELBO/∂Σ, which is 
 
     S ← S U⁻ᵀ          m ← m + γ S Sᵀ g       (with the new S)
 
-for an upper triangular U. For a conjugate model and γ = 1 this is the exact posterior. A diagonal q is the same, number
-by number, but that its means take a step of γ/H: all H of a row move at once, each as if the others stood still.
+for an upper triangular U. For a conjugate model and γ = 1 this is the exact posterior. A diagonal q uses the same
+formulas elementwise, except that its means take a step of γ/H: all H means of a row move at the same time.
 """
 
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-# A step that leaves the cone of positive definite matrices is halved, at most so often; then it is left out.
+# Maximum halvings of a step that leaves the cone of positive definite matrices; after that the step is skipped.
 _MAX_HALVINGS = 10
-# Just inside the cone a variance would grow without bound: no step multiplies a standard deviation by more than 1000.
+# Close to the cone's boundary a variance grows without bound; this limits a step to 1000 times the standard deviation.
 _SMALLEST_PIVOT = 1e-3
 
 
 @dataclass(frozen=True)
 class FullNormal:
-    """A batch of posteriors N(m, S Sᵀ), by their parameters; of the roots, only lower triangles count."""
+    """A batch of posteriors N(m, S Sᵀ), by their parameters; S is the lower triangle of `root`."""
 
     mean: nn.Parameter
     root: nn.Parameter
@@ -43,7 +43,7 @@ class FullNormal:
         moved = torch.linalg.solve_triangular(upper.transpose(-1, -2), root, upper=False, left=False)
         direction = moved @ (moved.transpose(-1, -2) @ mean_gradient.unsqueeze(-1))
         self.root.copy_(moved)
-        # Where no step is possible the gradient may hold anything, NaN too.
+        # Where no step is possible the gradient may hold any value, including NaN.
         moves = (rates > 0)[..., None]
         self.mean.add_(torch.where(moves, rates[..., None] * direction.squeeze(-1), 0.0))
 
@@ -62,7 +62,7 @@ class DiagonalNormal:
         # 1 − γ x must stay positive: where it would fall below a half, the step is shortened.
         rates = torch.minimum(torch.full_like(scale_gradient, rate), 0.5 / scale_gradient.clamp_min(1e-30))
         self.log_scale.sub_(0.5 * torch.log1p(-rates * scale_gradient))
-        # All means of a row move at once, each as if the others stood still: H of them may overshoot H-fold.
+        # All H means of a row move at the same time, so together they may overshoot H-fold.
         self.mean.add_(rates / self.mean.shape[-1] * torch.exp(2 * self.log_scale) * mean_gradient)
 
 
@@ -107,19 +107,19 @@ class HoldsPosteriors(Protocol):
     """A module with Normal posteriors that natural gradients may train."""
 
     def posteriors(self) -> dict[PosteriorName, NormalPosterior]:
-        """Those held here, not in submodules."""
+        """Posteriors held by this module, without its submodules."""
         ...
 
 
 def _ascent(parameter: nn.Parameter, num_data: int) -> Tensor:
-    """The ELBO's gradient from that of the loss."""
+    """Gradient of the ELBO, from the gradient of the loss."""
     return torch.zeros_like(parameter) if parameter.grad is None else -num_data * parameter.grad
 
 
 def _factor_within_cone(
     symmetric: Float[Tensor, "*K M M"], rate: float
 ) -> tuple[Float[Tensor, "*K M M"], Float[Tensor, "*K"]]:
-    """Upper triangular U with U Uᵀ = I − γX, and for each matrix the γ it took: halved until there is such a U."""
+    """Upper triangular U with U Uᵀ = I − γX, and the γ used for each matrix: halved until U exists."""
     identity = torch.eye(symmetric.shape[-1]).to(symmetric)
     rates = symmetric.new_full(symmetric.shape[:-2], rate)
     for _ in range(_MAX_HALVINGS):
@@ -127,7 +127,7 @@ def _factor_within_cone(
         # Cholesky of the matrix with rows and columns in reverse gives the upper factor.
         factor, info = torch.linalg.cholesky_ex(target.flip(-2, -1))
         pivots = factor.diagonal(dim1=-2, dim2=-1)
-        failed = (info > 0) | ~(pivots > _SMALLEST_PIVOT).all(-1)  # NaN fails, too
+        failed = (info > 0) | ~(pivots > _SMALLEST_PIVOT).all(-1)  # NaN fails too
         if not bool(failed.any()):
             return factor.flip(-2, -1), rates
         rates = torch.where(failed, 0.5 * rates, rates)

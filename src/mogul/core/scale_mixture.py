@@ -1,9 +1,9 @@
-"""Densities of Normals whose log variance is random: log ∫ p(w) N(e | 0, e^w + c) dw, right far out in the tails.
+"""Densities of Normals whose log variance is random: log ∫ p(w) N(e | 0, e^w + c) dw, accurate far into the tails.
 
-For e within a few standard deviations the nodes of the rule are fixed: they depend on the prior of w alone. Where e is
-large, w is found far from where its prior has its mass, and a rule whose nodes do not depend on e misses it. There the
-nodes lie around the modes of the integrand. It has two of those where c, which holds the variance of the signal, is
-above the noise's: either the noise is as ever, and the signal is off, or the noise is large.
+For e within a few standard deviations the quadrature nodes are fixed: they depend only on the prior of w. For large e,
+the posterior of w lies far from the prior's mass, and fixed nodes miss it. Nodes then lie around the modes of the
+integrand. There are two modes where c, which includes the signal's variance, exceeds the noise variance: either the
+signal is wrong or the noise is large.
 """
 
 import math
@@ -27,27 +27,27 @@ def _gauss_hermite(order: int) -> list[tuple[float, float]]:
     return list(zip(at.tolist(), (weight * np.exp(0.5 * at**2)).tolist(), strict=True))
 
 
-# The fixed rule: in standard deviations of w, more of them on the side of large noise. For Normal log scales of smaller
-# spreads this number of Gauss–Hermite nodes is enough.
+# Nodes of the fixed rule, in standard deviations of w, with more nodes towards large noise. For Normal log scales of
+# spread up to 0.1 and 0.4, 6 and 8 Gauss–Hermite nodes suffice.
 _FIXED = _stretched_nodes((0.8 * (number - 4.5) for number in range(12)), 0.8, 0.25)
 _FIXED_NORMAL = {0.1: _gauss_hermite(6), 0.4: _gauss_hermite(8)}
-# Where it is right to 0.01 nat, in sweeps over spreads up to the widest one and dof of 2.1 and more: up to 28
-# squared standard deviations of noise and signal for Normal log scales; for Student's t up to a limit that rises with
-# dof, to 14, and with the noise's share.
+# Where the fixed rule is accurate to 0.01 nat, measured for dof of 2.1 and more: the largest spread; the limit on
+# squared standard deviations of noise and signal for Normal log scales; the same for Student's t, where the limit also
+# depends on dof and on the noise's share.
 _WIDEST_SPREAD, _NEAR_NORMAL, _NEAR_T = 1.0, 28.0, 14.0
-# Around one mode, and around each of two, whose grids are half a step apart: where both modes are one, they make a rule
-# of twice as many nodes. tests/heads/test_tails.py asserts errors below 0.05 nat up to 30 scales, below 2 % beyond.
+# Nodes around a single mode, and around each of two modes. The two grids are half a step apart: they interleave where
+# the modes coincide. tests/heads/test_tails.py asserts errors below 0.05 nat up to 30 scales, below 2 % beyond.
 _ONE_MODE = _stretched_nodes((0.7 * (number - 6.5) for number in range(14)), 0.7, 0.3)
 _TWO_MODES = [_stretched_nodes((0.9 * (number + 0.5 * own - 5.75) for number in range(12)), 0.9, 0.3) for own in (0, 1)]
 _NEWTON_STEPS = 8
-# The even rule, for noise that is partly shared: 5 standard deviations of w to both sides of where a mode may be, which
-# is mostly below 7; in steps of at most the width of the integrand, √own_share, and with at most 400 nodes.
+# The evenly spaced rule, for partly shared noise: its margin beyond the modes, in standard deviations of w; the usual
+# largest mode; the largest step, in widths of the integrand, √own_share; the largest number of nodes.
 _EVEN_START, _EVEN_MODE, _EVEN_STEP, _MOST_EVEN = -5.0, 7.0, 1.0, 400
-# How many densities are computed at once: arrays of this size fit into caches.
+# Densities computed at a time: arrays of this size fit into caches.
 _AT_ONCE = 8000
-# Student's t is expanded to first order in the variance beside it where that, times the dof, is below this share.
+# Student's t is expanded to first order in the added variance where that variance times the dof is below this share.
 _NEGLIGIBLE = 0.1
-_LEAST_LOG_GAMMA = -15.0  # of −log λ: nothing is left to the left of it
+_LEAST_LOG_GAMMA = -15.0  # lower limit of −log λ; the integrand is negligible below it
 _LOG_2_PI = math.log(2 * math.pi)
 
 
@@ -56,10 +56,10 @@ _Rule = Callable[["LogScale", Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class _Place:
-    """A point of the log variance's line, by the coordinate u that the rule is even in."""
+    """A value of the log variance w, given by the coordinate u in which nodes are evenly spaced."""
 
     log_var: Tensor
-    pull: Tensor  # κ, the slope by which the prior holds the log variance back
+    pull: Tensor  # κ, the slope of the prior's log density
     log_var_slope: Tensor  # dw/du
     pull_slope: Tensor  # dκ/du
 
@@ -70,8 +70,8 @@ class LogScale:
 
     A shape of None is λ = 1, and a Normal w. A spread of 0 is Student's t with twice `shape` degrees of freedom.
 
-    With both, the density of w is that of Laplace's method over how w splits into g and −log λ, to second order: right
-    to 0.002. It is explicit in κ = (g − center)/spread = shape (1 − λ), the slope of both parts where it is largest:
+    With both, the density of w comes from Laplace's method over the split of w into g and −log λ, to second order,
+    accurate to 0.002. It is explicit in κ = (g − center)/spread = shape (1 − λ), the slope of both at the maximum:
 
         w = center + spread κ − log(1 − κ/shape)
 
@@ -88,9 +88,9 @@ class LogScale:
     shape: Float[Tensor, "*G P"] | None = None
 
     def log_density(self, square: Float[Tensor, "*S P"], extra_var: Float[Tensor, "*S P"]) -> Float[Tensor, "*R P"]:
-        """log ∫ p(w) N(e | 0, e^w + f² + extra_var) dw, number by number, for e² = square.
+        """log ∫ p(w) N(e | 0, e^w + f² + extra_var) dw, elementwise, for e² = square.
 
-        The rule holds on any grid of its kind, so that nothing is lost by not learning from where its nodes are.
+        The positions of the nodes are detached; the rule is accurate for nearby grids too, so gradients stay accurate.
         """
         return self._log_density(square, self.floor_var + extra_var)
 
@@ -101,9 +101,9 @@ class LogScale:
         shared: Float[Tensor, "*S P"],
         own_share: Float[Tensor, "P"],
     ) -> Float[Tensor, "*R P"]:
-        """log ∫ p(w) N(gap | √n shared, n own_share + extra_var) dw for n = e^w + f², number by number.
+        """log ∫ p(w) N(gap | √n shared, n own_share + extra_var) dw for n = e^w + f², elementwise.
 
-        Where noise is mostly shared, the integrand is narrow in w: the rule is the trapezoidal one, as fine as that.
+        Where noise is mostly shared, the integrand is narrow in w; the trapezoidal rule's step is chosen to match.
         """
         every = gap + extra_var + shared
         gap, extra_var, shared = (part.expand_as(every) for part in (gap, extra_var, shared))
@@ -118,14 +118,14 @@ class LogScale:
         return result.index_put(far, scale._at_places(far, every)._by_even_nodes(*given))
 
     def _at_places(self, places: tuple[Tensor, ...], like: Tensor) -> "LogScale":
-        """In some places of a tensor, one after another."""
+        """The law at some indices of a tensor, as a vector."""
         center, spread, floor_var = (
             part.expand_as(like)[places] for part in (self.center, self.spread, self.floor_var)
         )
         return LogScale(center, spread, floor_var, None if self.shape is None else self.shape.expand_as(like)[places])
 
     def _by_even_nodes(self, gap: Tensor, extra_var: Tensor, shared: Tensor, own_share: Tensor, mode: Tensor) -> Tensor:
-        """The rule up to 5 standard deviations of w beyond the mode."""
+        """The evenly spaced rule, for a given largest mode."""
         unit, width = self._unit(), mode - 2 * _EVEN_START
         widest = (self.spread + (0.0 if self.shape is None else 1 / self.shape)).amax().sqrt()
         finest = torch.clamp(_EVEN_STEP * own_share.amin().sqrt() / widest, max=0.5)
@@ -143,7 +143,7 @@ class LogScale:
         return total + (width / count).log() + self._log_constant()
 
     def _log_density(self, square: Tensor, rest: Tensor) -> Tensor:
-        """In closed form for Student's t that is all but alone, else by the cheapest rule that is right."""
+        """Closed form for Student's t with little added variance, else the cheapest accurate rule."""
         if self.shape is None or bool(self.spread.any()):
             return self._by_nodes(square, rest)
         square = square.expand_as(square + rest + self.center)
@@ -154,13 +154,13 @@ class LogScale:
 
     def _by_nodes(self, square: Tensor, rest: Tensor) -> Tensor:
         near = self._is_near(square, rest)
-        # What is not near has numbers in their stead whose gradients are finite.
+        # Far values are replaced by values with finite gradients.
         narrow = replace(self, spread=self.spread.clamp_max(_WIDEST_SPREAD))
         result = narrow._fixed_in_parts(torch.where(near, square, 0.0), rest)
         return self._elsewhere(~near, LogScale._far_out, result, square, rest)
 
     def _fixed_in_parts(self, square: Tensor, rest: Tensor) -> Tensor:
-        """Some points at a time, but where there are gradients to keep everything for."""
+        """In parts to save memory; all at once where gradients are needed."""
         every, num_rows = (square, rest, *self._law()), square.shape[-2] if square.dim() > 1 else 1
         step = max(1, _AT_ONCE * num_rows // max(1, square.numel()))
         if step >= num_rows or (torch.is_grad_enabled() and any(part.requires_grad for part in every)):
@@ -172,7 +172,7 @@ class LogScale:
         return result
 
     def _elsewhere(self, here: Tensor, rule: _Rule, result: Tensor, *given: Tensor) -> Tensor:
-        """The result with that of a rule for given squares and rests in some places, some of these at a time."""
+        """`result`, with the values of `rule` where `here` is true, computed in parts."""
         places = here.nonzero(as_tuple=True)
         if not len(places[0]):
             return result
@@ -185,7 +185,7 @@ class LogScale:
         return result.index_put(places, torch.cat(found))
 
     def _law(self) -> tuple[Tensor, ...]:
-        """All but the floor."""
+        """All parameters except the floor."""
         return (self.center, self.spread) if self.shape is None else (self.center, self.spread, self.shape)
 
     def _students_t(self, square: Tensor, rest: Tensor) -> Tensor:
@@ -201,7 +201,7 @@ class LogScale:
 
     @torch.no_grad()
     def _is_near(self, square: Tensor, rest: Tensor) -> Tensor:
-        """Where the fixed rule is right."""
+        """Where the fixed rule is accurate."""
         noise = torch.exp(self.center)
         share = noise / (noise + rest)
         most: Tensor | float = _NEAR_NORMAL
@@ -217,7 +217,7 @@ class LogScale:
         log_weight = exponent + step.log().reshape(axes)
         log_weight = log_weight if factor is None else log_weight + factor.log()
         half, total = -0.5 * square, torch.zeros_like(square)
-        for own, weight in zip(torch.exp(log_var), log_weight, strict=True):  # all at once would take longer
+        for own, weight in zip(torch.exp(log_var), log_weight, strict=True):  # faster than all at once
             precision = (own + rest).reciprocal()
             total = torch.addcmul(total, precision.sqrt(), torch.addcmul(weight, half, precision).exp())
         return total.log() + scale._log_constant()
@@ -229,9 +229,9 @@ class LogScale:
         return _FIXED
 
     def _far_out(self, square: Float[Tensor, "K"], rest: Float[Tensor, "K"]) -> Float[Tensor, "K"]:
-        """Around the modes: there is one where the noise's variance is the larger part and e is beyond it.
+        """Nodes around the modes: one mode where the noise variance exceeds the rest and e² exceeds both.
 
-        Then the slope of log p(w) is above that of −log N(e | 0, e^w + c) up to the center, and falls faster beyond.
+        Then log p(w) has a larger slope than −log N(e | 0, e^w + c) up to the center, and falls faster beyond.
         """
         scale, noise = self._with_some_spread(), torch.exp(self.center.detach())
         single = (rest <= noise) & (square > noise + rest)
@@ -258,20 +258,20 @@ class LogScale:
         most = 0.9 * math.log(torch.finfo(square.dtype).max)
         total = torch.zeros_like(largest)
         for own, places in enumerate(_TWO_MODES):
-            for offset, step in places:  # one by one: all at once would take 24 times the room, and longer
+            for offset, step in places:  # one by one: faster, and with 1/24 of the memory
                 u, share = _node(grids[own], grids[1 - own], offset)
                 exponent, factor = self._integrand(u, square, rest, unit)
                 total = total + step * share * factor * torch.exp((exponent - largest).clamp_max(most))
         return total.log() + largest + self._log_constant()
 
     def _with_some_spread(self) -> "LogScale":
-        """At a spread of zero a Normal would have no gradient."""
+        """With a positive spread: at spread zero a Normal has no gradient."""
         if self.shape is not None:
             return self
         return replace(self, spread=self.spread.clamp_min(torch.finfo(self.spread.dtype).tiny))
 
     def _unit(self) -> Tensor:
-        """Of u, which is w in standard deviations from its center near it: what u, or −log λ, is multiplied by."""
+        """Unit of u, the distance of w from its center in standard deviations: the factor on u or on −log λ."""
         return self.spread.sqrt() if self.shape is None else self.shape * (self.spread + 1 / self.shape).sqrt()
 
     def _at(self, u: Tensor, unit: Tensor) -> _Place:
@@ -283,14 +283,14 @@ class LogScale:
         return _Place(log_var, pull, (1 + self.spread * left) / unit, left / unit)
 
     def _integrand(self, u: Tensor, square: Tensor, rest: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
-        """p(w) dw/du N(e | 0, e^w + c): its exponent, and a factor; without what does not depend on u."""
+        """p(w) dw/du N(e | 0, e^w + c): its exponent and a factor, without terms constant in u."""
         log_var, exponent, factor = self._prior(u, unit)
         precision = 1 / (torch.exp(log_var) + rest)
         root = precision.sqrt()
         return exponent - 0.5 * square * precision, root if factor is None else root * factor
 
     def _prior(self, u: Tensor, unit: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """w, and its density times dw/du as `_integrand` has it."""
+        """w, and its density times dw/du as exponent and factor (see `_integrand`)."""
         if self.shape is None:
             return self.center + unit * u, -0.5 * u.square(), None
         log_gamma = (u / unit).clamp_min(_LEAST_LOG_GAMMA)
@@ -302,31 +302,31 @@ class LogScale:
         return self.center + self.spread * pull + log_gamma, exponent, stiffness.sqrt()
 
     def _log_constant(self) -> Tensor | float:
-        """The logs of what does not depend on u, in the prior and in the Normal."""
+        """Log of the factors of prior and Normal that are constant in u."""
         if self.shape is None:
             return -_LOG_2_PI
         return -_stirling_remainder(self.shape) - _LOG_2_PI - 0.5 * torch.log1p(self.spread * self.shape)
 
     @torch.no_grad()
     def _grids(self, square: Tensor, rest: Tensor, unit: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Where each of the two grids lies, and its unit of length."""
+        """Center and unit of length of each of the two grids."""
         return [(mode, self._width(mode, square, rest, unit)) for mode in self._modes(square, rest, unit)]
 
     def _width(self, mode: Tensor, square: Tensor, rest: Tensor, unit: Tensor) -> Tensor:
-        """The integrand's standard deviation by its curvature, not much wider than the prior where it has none."""
+        """The integrand's standard deviation from its curvature, which is at least 0.4 times the prior's."""
         place = self._at(mode, unit)
         _, push_slope = _push(place, square, rest)
         curvature = torch.maximum(place.pull_slope - push_slope, 0.4 * place.pull_slope)
         return (place.log_var_slope * curvature).rsqrt()
 
     def _modes(self, square: Tensor, rest: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
-        """The first and the last mode, which may be one: there κ is ½ r (D − 1), see `_push`."""
+        """The first and the last mode, which may coincide; at a mode κ = ½ r (D − 1), see `_push`."""
         low, high = self._bounds(square, rest, unit)
         last = self._root(high, (low, high), square, rest, unit, from_below=False)
         return self._root(torch.zeros_like(high), (low, last), square, rest, unit, from_below=True), last
 
     def _bounds(self, square: Tensor, rest: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
-        """Of every mode: −½ ≤ κ, κ ≤ ½ D e^(center − w) and κ ≤ e²/8c, as r (1 − r) ≤ ¼."""
+        """Bounds of every mode: −½ ≤ κ, κ ≤ ½ D e^(center − w) and κ ≤ e²/8c, as r (1 − r) ≤ ¼."""
         tiny = torch.finfo(square.dtype).tiny
         distance = 0.5 * square * torch.exp(-self.center)
         of_normal = torch.log1p(self.spread * distance) / self.spread.clamp_min(tiny)
@@ -347,7 +347,7 @@ class LogScale:
         *,
         from_below: bool,
     ) -> Tensor:
-        """Where push and pull are equal, by Newton's steps in logarithms; halving where one would leave the bracket."""
+        """Where push and pull are equal: Newton steps in logarithms, bisection where a step leaves the bracket."""
         low, high = bracket
         for _ in range(_NEWTON_STEPS):
             place = self._at(u, unit)
@@ -356,26 +356,26 @@ class LogScale:
             slope = push_slope / (1 + push) - place.pull_slope / (1 + place.pull)
             low, high = torch.where(gap > 0, u, low), torch.where(gap > 0, high, u)
             new = u - gap / slope.clamp_max(-1e-12)
-            if from_below:  # past the last mode there is nothing to find
+            if from_below:  # there is no root beyond the last mode
                 new = torch.minimum(new, high)
             u = torch.where((new >= low) & (new <= high), new, 0.5 * (low + high))
         return u
 
 
 def _rows(part: Tensor, first: int, count: int) -> Tensor:
-    """Some of the points, where there is more than one."""
+    """A slice of the points; unchanged where there is only one."""
     return part[..., first : first + count, :] if part.dim() > 1 and part.shape[-2] > 1 else part
 
 
 def _law_of(parts: Sequence[Tensor]) -> LogScale:
-    """Without a floor."""
+    """The law with these parameters and no floor."""
     center, spread, *shape = parts
     return LogScale(center, spread, torch.zeros_like(center), *shape)
 
 
 @torch.no_grad()
 def _node(own: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], offset: float) -> tuple[Tensor, Tensor]:
-    """A node of a grid, and its step: the grids share the line by a smooth partition of it."""
+    """A node of a grid and its weight; a smooth partition of unity combines the two grids."""
     u = own[0] + own[1] * offset
     far = ((u - other[0]) / other[1]).square() + 1
     odds = own[1] / other[1] * ((1 + offset**2) / far).square()
@@ -383,7 +383,7 @@ def _node(own: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], offset: floa
 
 
 def _push(place: _Place, square: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
-    """The slope of log N(e | 0, e^w + c) in w, and its own slope in u.
+    """d/dw log N(e | 0, e^w + c), and its derivative in u.
 
     It is ½ r (D − 1) with r = e^w/(e^w + c) and D = e²/(e^w + c).
     """
@@ -395,6 +395,6 @@ def _push(place: _Place, square: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _stirling_remainder(shape: Tensor) -> Tensor:
-    """log Γ(a) less Stirling's formula, in float64: for many degrees of freedom all but nothing is left."""
+    """log Γ(a) minus Stirling's formula, in float64: the difference is tiny for many degrees of freedom."""
     wide = shape.double()
     return (torch.lgamma(wide) - (wide - 0.5) * wide.log() + wide - 0.5 * _LOG_2_PI).to(shape)

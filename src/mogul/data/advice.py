@@ -1,4 +1,4 @@
-"""What looks wrong with data before they are trained on: none of it stops a training, all of it is worth a look."""
+"""Checks of data before training: findings are warnings and never stop a training."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -13,13 +13,13 @@ from scipy.stats import rankdata
 from mogul._typing import Array
 from mogul.data.dataset import ROUNDING, Dataset, Standardiser, barely_varies
 
-# Beyond this ratio of standard deviations, columns are more likely in the wrong units than in odd ones.
+# Beyond this ratio of standard deviations, columns are probably in the wrong units.
 _WILD = 1e6
-# Below this share of the largest, an eigenvalue of the inputs' correlations is rounding, or as good as that.
+# Eigenvalues of the inputs' correlations below this share of the largest count as rounding errors.
 _FLAT = 1e-12
 _FEW_VALUES = 10
 _FEW_ROWS = 5
-# From this share of the rows on, copies are more likely a mistake in the data than measurements that agree.
+# From this share of the rows, copies are probably a mistake and not repeated measurements.
 _MANY_COPIES = 0.1
 _NAMES_SHOWN = 4
 
@@ -28,11 +28,11 @@ Flags = npt.NDArray[np.bool_]  # one for each column
 
 @dataclass(frozen=True)
 class Finding:
-    """Something odd about some columns: a rule, what was found, and what is done about it or should be.
+    """A problem with some columns: a rule, the value found, and a remedy.
 
     Args:
-        rule: which check found it, in a word or two.
-        columns: names of the columns; none where it is about all rows.
+        rule: short name of the check.
+        columns: names of the columns; empty if it concerns rows.
         message: rule, value and remedy, for a person.
     """
 
@@ -42,11 +42,11 @@ class Finding:
 
 
 def advice(data: Dataset, num_inducing: Mapping[str, int] | None = None) -> list[Finding]:
-    """Each kind of oddity at most once, with all the columns that have it.
+    """Findings about the columns, at most one per check.
 
     Args:
         data: the rows to train on; every output must have a value somewhere.
-        num_inducing: numbers of inducing points that were asked for, by the name of the option.
+        num_inducing: requested numbers of inducing points, by option name.
 
     Example:
         >>> data = Dataset([[1.0, 2.0], [1.0, 3.0]], [[0.0], [1.0]])
@@ -57,7 +57,7 @@ def advice(data: Dataset, num_inducing: Mapping[str, int] | None = None) -> list
 
 
 def row_advice(data: Dataset) -> list[Finding]:
-    """What is odd about the rows as they were given, before any are repeated by their weights or held out.
+    """Findings about the rows as given, before weights repeat them or validation rows are held out.
 
     Example:
         >>> [finding.rule for finding in row_advice(Dataset([[1.0], [1.0], [2.0]], [[5.0], [5.0], [6.0]]))]
@@ -79,8 +79,8 @@ def row_advice(data: Dataset) -> list[Finding]:
             Finding(
                 "copied rows",
                 (),
-                f"Rows should be measurements of their own; about {round(share, 1):.0%} repeat another, inputs and "
-                "outputs alike. Each copy counts as a measurement, and uncertainty is too small if it is none: drop "
+                f"Rows should be separate measurements; about {round(share, 1):.0%} repeat another, inputs and outputs "
+                "alike. Each copy counts as a measurement, so uncertainty is too small if it is not one: drop "
                 "copies, or give rows of one measurement the same label in groups.",
             )
         )
@@ -128,7 +128,7 @@ def _about_outputs(data: Dataset) -> Iterator[Finding]:
             _named(names, few),
             f"Outputs should have at least {_FEW_VALUES} values; {{columns}} {{have}} "
             f"{counts[few].min()} of {data.num_rows}. "
-            "Little can be learnt of it but from the outputs beside it: leave it out, or gather more.",
+            "It can be learnt only through the other outputs: leave it out, or gather more.",
         )
     constant = barely_varies(data.y) & (counts > 1)
     same = constant & _are_equal(data.y)
@@ -137,7 +137,7 @@ def _about_outputs(data: Dataset) -> Iterator[Finding]:
             "constant output",
             _named(names, same),
             "Outputs should vary; {columns} {hold} one value in all rows. "
-            "That value is predicted everywhere, with an uncertainty that means nothing: leave it out.",
+            "That value is predicted everywhere, with a meaningless uncertainty: leave it out.",
         )
     yield from _about_rounding(names, constant & ~same, "output")
     copies = _copies(data.y, ~constant & ~few)
@@ -173,14 +173,14 @@ def _about_scales(values: Float[Array, "N K"], names: list[str], vary: Flags, ki
             (least, most),
             f"{kind.capitalize()} should vary on scales within a factor of {_WILD:,.0f}; {least!r} has a standard "
             f"deviation of {low:.1e} and {most!r} one of {high:.1e}. "
-            "Each is standardised by itself, which mends it if the units are what they should be: check them.",
+            "Each is standardised, which is enough if the units are right: check them.",
         )
 
 
 def _about_inducing(data: Dataset, num_inducing: Mapping[str, int]) -> Iterator[Finding]:
     for option, asked in num_inducing.items():
         points = data.x if data.num_inputs else data.y
-        # Sorting all rows of many is slow, and as many different ones among the first is all that is needed.
+        # Sorting many rows is slow, and enough distinct rows among the first ones settle the question.
         if len(np.unique(points[: 2 * asked], axis=0)) >= asked:
             continue
         distinct = len(np.unique(points, axis=0))
@@ -194,26 +194,26 @@ def _about_inducing(data: Dataset, num_inducing: Mapping[str, int]) -> Iterator[
 
 
 def _are_equal(values: Float[Array, "N K"]) -> Flags:
-    """Which columns have one value, where they have any."""
+    """Which columns have a single known value."""
     equal: Flags = np.fmin.reduce(values, axis=0) == np.fmax.reduce(values, axis=0)
     return equal
 
 
 def _copies(values: Float[Array, "N K"], among: Flags) -> Flags:
-    """Which of these columns have the same numbers as one before them."""
+    """Which of these columns repeat an earlier one."""
     seen: set[bytes] = set()
     copies = np.zeros(values.shape[1], dtype=bool)
     for column in np.flatnonzero(among):
-        key = (values[:, column] + 0.0).tobytes()  # so that −0 is 0
+        key = (values[:, column] + 0.0).tobytes()  # −0 becomes 0
         copies[column] = key in seen
         seen.add(key)
     return copies
 
 
 def _are_collinear(x: Float[Array, "N D"], among: Flags) -> Flags:
-    """Which of these columns take part in a linear relation that holds for all rows, to rounding."""
+    """Which of these columns are linearly dependent over all rows, up to rounding."""
     collinear = np.zeros(x.shape[1], dtype=bool)
-    if not 1 < among.sum() < len(x):  # with so few rows there always is a relation
+    if not 1 < among.sum() < len(x):  # with fewer rows than columns there always is a relation
         return collinear
     columns = x[:, among]
     standard = Standardiser.of(columns).apply(columns)
@@ -237,20 +237,20 @@ def _found(rule: str, columns: tuple[str, ...], pattern: str) -> Finding:
     return Finding(rule, columns, pattern.format(columns=shown, **verbs))
 
 
-# In rows in no order, the correlation of neighbours is nearly N(0, 1/N): four standard deviations come by chance in
-# 3 of 100,000 data sets. Of many rows a trifle is significant, and only a practical size says that rows are twins.
+# For rows in random order, the correlation of neighbours is nearly N(0, 1/N): four standard deviations occur by chance
+# in 3 of 100,000 data sets. With many rows tiny correlations are significant, so the correlation must also be large.
 LEAST_CORRELATION, _LEAST_Z = 0.3, 4.0
-# The first rows are enough to tell.
+# Number of first rows to check.
 _MOST_ROWS = 20_000
-# A plane that fits to this share of an output's standard deviation leaves rounding, which has patterns of its own.
+# A linear fit with residuals below this share of an output's standard deviation leaves only rounding errors.
 _ROUNDING = 1e-8
 
 
 @dataclass(frozen=True)
 class NeighbourCorrelation:
-    """The rank correlation of residuals of neighbouring rows, over all outputs, and the number of pairs behind it.
+    """Rank correlation of residuals of neighbouring rows, over all outputs, and the number of pairs.
 
-    Outputs may tell of each other: pairs of rows count once, however many outputs they share.
+    Outputs may be dependent, so a pair of rows counts once for any number of outputs.
     """
 
     value: float
@@ -258,17 +258,17 @@ class NeighbourCorrelation:
 
     @property
     def z(self) -> float:
-        """In standard deviations of rows in no order."""
+        """The correlation in standard deviations for rows in random order."""
         return self.value * math.sqrt(self.num_pairs)
 
     @property
     def in_order(self) -> bool:
-        """Whether neighbours are more alike than chance allows, and enough to matter."""
+        """Whether the correlation of neighbours is significant and large enough to matter."""
         return self.value > LEAST_CORRELATION and self.z > _LEAST_Z
 
 
 def order_advice(data: Dataset) -> Finding | None:
-    """A word on rows that follow each other in time, where some are to be held out at random; None where all is well.
+    """A finding if rows seem ordered in time, for rows held out at random; else None.
 
     Example:
         >>> time = np.linspace(0, 1, 200)[:, None]
@@ -282,17 +282,16 @@ def order_advice(data: Dataset) -> Finding | None:
     return Finding(
         "rows in order",
         (),
-        "Rows held out at random should be in no order; neighbouring residuals of a plane have a correlation of "
-        f"{found.value:.2f} here. If rows follow each other in time, those held out are too easy: give groups= "
+        "Rows held out at random should be in random order; neighbouring residuals of a linear fit have a correlation "
+        f"of {found.value:.2f} here. If rows follow each other in time, held-out rows are too easy: give groups= "
         "(--groups), a label of its run or day for each row. If they are only sorted, all is well.",
     )
 
 
 def neighbour_correlation(data: Dataset) -> NeighbourCorrelation:
-    """The lag-1 rank correlation, in the order of rows, of residuals of the least-squares plane.
+    """Lag-1 rank correlation, in the order of rows, of residuals of a linear least-squares fit.
 
-    Ranks make it indifferent to outliers, two of which may be neighbours by chance. Pairs with a missing value are
-    left out.
+    Ranks make it robust to outliers, two of which may be neighbours by chance. Pairs with a missing value are left out.
     """
     x, y = data.x[:_MOST_ROWS], data.y[:_MOST_ROWS]
     design = np.column_stack([np.ones(len(x)), Standardiser.of(x).apply(x)])
@@ -300,7 +299,7 @@ def neighbour_correlation(data: Dataset) -> NeighbourCorrelation:
     patterns, group = np.unique(~np.isnan(y), axis=1, return_inverse=True)
     for number, rows in enumerate(patterns.T):
         targets = y[rows][:, group == number]
-        if rows.sum() <= 2 * design.shape[1]:  # a plane through nearly all of its rows says nothing of the rest
+        if rows.sum() <= 2 * design.shape[1]:  # too few rows: a linear fit leaves no meaningful residuals
             continue
         ranks = _standard_ranks(_residuals(design[rows], targets), targets)
         paired, after = _neighbours(rows)
@@ -319,7 +318,7 @@ def _residuals(design: Float[Array, "N K"], targets: Float[Array, "N P"]) -> Flo
 
 
 def _standard_ranks(residuals: Float[Array, "N P"], targets: Float[Array, "N P"]) -> Float[Array, "N Q"]:
-    """Ranks of zero mean and unit variance, of the outputs that a plane does not explain to rounding."""
+    """Ranks of zero mean and unit variance, for outputs whose residuals exceed rounding errors."""
     left = residuals.std(0) > _ROUNDING * (targets.std(0) + np.abs(targets.mean(0)))
     ranks = rankdata(residuals[:, left], axis=0)
     centred = ranks - ranks.mean(0)
@@ -328,7 +327,7 @@ def _standard_ranks(residuals: Float[Array, "N P"], targets: Float[Array, "N P"]
 
 
 def _neighbours(rows: Bool[np.ndarray, "N"]) -> tuple[np.ndarray, np.ndarray]:
-    """Places, among the rows that are there, of those whose next row is there too, and of that one."""
+    """Indices, among the present rows, of rows whose next row is present too, and of that next row."""
     place = np.flatnonzero(rows)
     first = np.flatnonzero(np.diff(place) == 1)
     return first, first + 1

@@ -1,4 +1,4 @@
-"""From what a user has to finite matrices with names, or an error that says what to change."""
+"""From users' data to finite matrices with column names, or an error with a remedy."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def as_matrix(values: Any, name: str) -> tuple[Array, list[str]]:
 
 
 def in_order(values: Any, names: list[str], kind: str) -> Any:
-    """A frame's columns found by name, wherever they stand; anything without names, or trained without, as it is."""
+    """A frame's columns in the order of `names`; data without names, or trained without names, unchanged."""
     columns = getattr(values, "columns", None)
     if columns is None or names == numbered_names(kind, len(names)):
         return values
@@ -52,7 +52,7 @@ def in_order(values: Any, names: list[str], kind: str) -> Any:
 
 
 def require_columns(matrix: Array, names: list[str], kind: str) -> None:
-    """As many columns as in training."""
+    """Check the number of columns against training."""
     if matrix.shape[1] != len(names):
         raise ShapeError(
             f"{kind} must have {len(names)} columns, as in training; got {matrix.shape[1]}. "
@@ -61,7 +61,7 @@ def require_columns(matrix: Array, names: list[str], kind: str) -> None:
 
 
 def require_finite_inputs(x: Array, names: list[str]) -> None:
-    """Inputs must be finite: there is no value to put in place of a missing one."""
+    """Check that inputs are finite; missing inputs are not supported."""
     bad = np.argwhere(~np.isfinite(x))
     if len(bad):
         row, column = bad[0]
@@ -72,7 +72,7 @@ def require_finite_inputs(x: Array, names: list[str]) -> None:
 
 
 def require_no_infinity(y: Array, names: list[str]) -> None:
-    """Outputs may be missing (NaN), but not infinite."""
+    """Check that outputs are finite or missing (NaN)."""
     infinite = np.argwhere(np.isinf(y))
     if len(infinite):
         row, column = infinite[0]
@@ -83,7 +83,7 @@ def require_no_infinity(y: Array, names: list[str]) -> None:
 
 
 def require_squares(values: Array, names: list[str]) -> None:
-    """Numbers must leave room for their squares, of which all sums and variances are made."""
+    """Check that squares of numbers do not overflow, as sums and variances need them."""
     large = np.argwhere((values > _LARGEST) | (values < -_LARGEST))
     if len(large):
         row, column = large[0]
@@ -94,7 +94,7 @@ def require_squares(values: Array, names: list[str]) -> None:
 
 
 def require_some_of_each(y: Array, names: list[str]) -> None:
-    """To learn an output, some of its values must be there."""
+    """Check that each output has at least one value."""
     empty = [name for name, column in zip(names, y.T, strict=True) if np.isnan(column).all()]
     if empty:
         raise DataError(
@@ -104,7 +104,7 @@ def require_some_of_each(y: Array, names: list[str]) -> None:
 
 
 def numbered_names(name: str, count: int) -> list[str]:
-    """The names of columns that came without any."""
+    """Default names of unnamed columns."""
     return [f"{name.lower()}{column}" for column in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Data as people have them, checked once, and the scaling that models see them through."""
+"""Data sets in original units, checked once, and their standardisation."""
 
 import math
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ from mogul.data.checks import (
 )
 from mogul.errors import ConfigError, ShapeError
 
-# Standard deviations below this share of the mean are taken for rounding, which is about 1e-17 of a constant column.
+# Standard deviations below this share of the mean count as rounding errors, about 1e-17 for a constant column.
 ROUNDING = 1e-12
 
 
 class Dataset:
-    """Inputs x (N, D) and outputs y (N, P), in their own units; NaN in y is a missing output.
+    """Inputs x (N, D) and outputs y (N, P), in original units; NaN in y is a missing output.
 
     Args:
         x: array, tensor or DataFrame of finite numbers; None for models with latent inputs.
@@ -49,7 +49,7 @@ class Dataset:
         if len(self.x) != len(self.y):
             raise ShapeError(
                 f"X and Y must have the same number of rows; got {len(self.x)} and {len(self.y)}. "
-                "Each row of X belongs to the row of Y at the same place."
+                "Row i of X belongs to row i of Y."
             )
         require_finite_inputs(self.x, self.input_names)
         require_no_infinity(self.y, self.output_names)
@@ -75,18 +75,18 @@ class Dataset:
 
     @property
     def num_missing(self) -> int:
-        """How many output values are missing."""
+        """The number of missing output values."""
         return int(np.isnan(self.y).sum())
 
     def in_order(self, input_names: list[str], output_names: list[str]) -> "Dataset":
-        """The same rows with columns in the order of these names, where this data set has names of its own."""
+        """The same rows with columns in the order of these names, if this data set has column names."""
         y = in_order(_named(self.y, self.output_names, "Y"), output_names, "Y")
         if not self.num_inputs:
             return Dataset(None, y, check_outputs=False)
         return Dataset(in_order(_named(self.x, self.input_names, "X"), input_names, "X"), y, check_outputs=False)
 
     def without_inputs(self) -> "Dataset":
-        """The outputs alone, for models with latent inputs."""
+        """Only the outputs, for models with latent inputs."""
         return Dataset(None, _named(self.y, self.output_names, "Y"), check_outputs=False)
 
     def split(self, test_share: float, seed: int) -> tuple["Dataset", "Dataset"]:
@@ -101,19 +101,19 @@ class Dataset:
         return self.rows(order[num_test:]), self.rows(order[:num_test])
 
     def rows(self, index: IntArray) -> "Dataset":
-        """The rows at these places, with the same names."""
+        """The rows at these indices, with the same names."""
         part = Dataset(self.x[index] if self.num_inputs else None, self.y[index], check_outputs=False)
         part.input_names, part.output_names = self.input_names, self.output_names
         return part
 
 
 def _named(values: Array, names: list[str], kind: str) -> "pd.DataFrame | Array":
-    """A frame, unless the names are only numbers."""
+    """A frame, unless the names are default ones."""
     return values if names == numbered_names(kind, len(names)) else pd.DataFrame(values, columns=names)
 
 
 def barely_varies(values: Float[Array, "N K"]) -> npt.NDArray[np.bool_]:
-    """Which columns have a standard deviation that is as good as rounding, beside their mean."""
+    """Which columns have a standard deviation at the level of rounding errors of their mean."""
     flat: npt.NDArray[np.bool_] = np.nanstd(values, axis=0) <= ROUNDING * np.abs(np.nanmean(values, axis=0))
     return flat
 
@@ -127,7 +127,7 @@ class Standardiser:
 
     @staticmethod
     def of(values: Float[Array, "N K"]) -> "Standardiser":
-        """Mean and standard deviation of each column, over what is there; a constant column keeps its scale.
+        """Mean and standard deviation of each column's known values; a constant column has scale 1.
 
         >>> Standardiser.of(np.array([[1.0, 5.0], [3.0, 5.0]])).scale
         array([1., 1.])
@@ -146,7 +146,7 @@ class Standardiser:
 
 @dataclass(frozen=True)
 class Scaling:
-    """The standardisers of inputs and outputs, learnt on training data once."""
+    """The standardisers of inputs and outputs, learnt once on training data."""
 
     inputs: Standardiser
     outputs: Standardiser
@@ -157,7 +157,7 @@ class Scaling:
         return Scaling(Standardiser.of(data.x), Standardiser.of(data.y))
 
     def without_inputs(self, num_inputs: int) -> "Scaling":
-        """The same outputs, with latent inputs: they have no units to scale."""
+        """The same scaling of outputs, with unscaled latent inputs."""
         return Scaling(Standardiser(np.zeros(num_inputs), np.ones(num_inputs)), self.outputs)
 
     def batch(self, data: Dataset, dtype: torch.dtype) -> "Batch":
@@ -169,7 +169,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows: inputs, outputs with zero for what is missing, what is observed, and which rows they are."""
+    """Some rows: inputs, outputs with zero for missing values, a mask of observed outputs, and the rows' indices."""
 
     x: Float[Tensor, "N D"]
     y: Float[Tensor, "N P"]
@@ -178,7 +178,7 @@ class Batch:
 
     @staticmethod
     def of(x: Float[Tensor, "N D"], y: Float[Tensor, "N P"]) -> "Batch":
-        """All rows; NaN in y is a missing output, replaced here once: a masked NaN would still poison a gradient."""
+        """All rows; NaN in y is a missing output, replaced by zero here since masked NaNs give NaN gradients."""
         observed = ~torch.isnan(y)
         return Batch(x, torch.where(observed, y, 0.0), observed, torch.arange(len(y), device=y.device))
 
@@ -186,7 +186,7 @@ class Batch:
         return len(self.y)
 
     def rows(self, index: Int[Tensor, "B"]) -> "Batch":
-        """The rows at these places."""
+        """The rows at these indices."""
         return Batch(self.x[index], self.y[index], self.observed[index], self.index[index])
 
     def pieces(self, size: int) -> Iterator["Batch"]:
@@ -198,9 +198,9 @@ class Batch:
             yield self.rows(index)
 
     def minibatches(self, size: int, generator: torch.Generator) -> Iterator["Batch"]:
-        """One pass over the rows in random order, in batches of at most `size` rows that differ by one at most.
+        """One pass over the rows in random order, in batches of at most `size` rows whose sizes differ by at most one.
 
-        A small last batch would weigh each of its rows like many of the others.
+        In a small last batch each row would have too much weight.
         """
         order = torch.randperm(len(self), generator=generator, device=generator.device)
         for index in order.tensor_split(math.ceil(len(order) / size)):

@@ -1,4 +1,4 @@
-"""How rows are divided into training and testing, in a form that is stored with results and can be done again."""
+"""Splits of rows into training and test rows, stored with results so that they can be reproduced."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ TEST_SHARE_OF_GROUPS = 0.2
 
 @dataclass(frozen=True)
 class Split:
-    """A division of the rows of a data set: by a seed, or by the groups held out.
+    """A split of the rows of a data set, by a seed or by the held-out groups.
 
-    `digest` is the SHA-256 of the test rows' places: it shows when a stored split is done again on other rows,
-    or with a random generator that has changed.
+    `digest` is the SHA-256 of the test rows' indices. It detects a stored split applied to other rows or with a changed
+    random generator.
 
     Example:
         >>> split = random_split("demo", num_rows=10, num_test=3, seed=0)
@@ -38,14 +38,14 @@ class Split:
     test_groups: tuple[int, ...] = ()
 
     def rows(self, groups: Int[IntArray, "N"]) -> tuple[IntArray, IntArray]:
-        """The places of the training and of the test rows, checked against what was stored."""
+        """Indices of training and test rows, checked against the stored digest."""
         if self.seed is None:
             train, test = _rows_by_group(groups, self.test_groups)
         else:
             train, test = _random_rows(len(groups), self.num_test, self.seed)
         if (len(train), _digest(test)) != (self.num_train, self.digest):
             raise DataError(
-                f"The split must be of the rows it was made for, {self.num_train} + {self.num_test} of {self.dataset}; "
+                f"A split needs the rows it was made for, {self.num_train} + {self.num_test} of {self.dataset}; "
                 f"on these rows it gives {len(train)} + {len(test)}, or others. Load the same data, or split anew."
             )
         return train, test
@@ -67,7 +67,7 @@ class Split:
 
 
 def random_split(dataset: str, num_rows: int, num_test: int, seed: int) -> Split:
-    """Rows at random: neighbours in time fall on both sides, so that this asks for interpolation."""
+    """Random rows: neighbours in time fall on both sides, so this tests interpolation."""
     require_natural(seed=seed)
     if not 0 < num_test < num_rows:
         raise ConfigError(
@@ -79,7 +79,7 @@ def random_split(dataset: str, num_rows: int, num_test: int, seed: int) -> Split
 
 
 def group_split(dataset: str, groups: Int[IntArray, "N"], test_groups: Sequence[int] | None = None) -> Split:
-    """Whole groups for testing, the last fifth of them unless named: this asks for generalisation."""
+    """Whole groups for testing, by default the last fifth of them: this tests generalisation."""
     known = np.unique(groups)
     if len(known) < 2:
         raise DataError(
@@ -109,13 +109,13 @@ def _rows_by_group(groups: IntArray, test_groups: Sequence[int]) -> tuple[IntArr
 
 
 def _digest(rows: IntArray) -> str:
-    """The SHA-256 of these places, the same on every platform."""
+    """SHA-256 of these indices, the same on every platform."""
     return hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()
 
 
 @dataclass(frozen=True)
 class GroupedData:
-    """A data set, the group that each row belongs to, and how many rows a random split tests on."""
+    """A data set, the group of each row, and the number of test rows of a random split."""
 
     name: str
     data: Dataset
@@ -132,7 +132,7 @@ class GroupedData:
         return random_split(self.name, self.data.num_rows, self.num_test, seed)
 
     def group_split(self, test_groups: Sequence[int] | None = None) -> Split:
-        """Whole groups for testing, the last fifth of them unless named."""
+        """Whole groups for testing, by default the last fifth of them."""
         return group_split(self.name, self.groups, test_groups)
 
     def divide(self, split: Split) -> tuple[Dataset, Dataset]:
@@ -145,12 +145,12 @@ class GroupedData:
         return self.divide(self.random_split(seed))
 
     def split_by_trajectory(self, test: tuple[int, ...] | None = None) -> tuple[Dataset, Dataset]:
-        """Whole groups for training and testing: this asks for generalisation."""
+        """Whole groups for training and testing: this tests generalisation."""
         return self.divide(self.group_split(test))
 
 
 def group_numbers(groups: Any, num_rows: int) -> Int[IntArray, "N"]:
-    """Labels of any kind, one for each row, as numbers in the order in which they first appear.
+    """Labels of any type, one per row, as numbers in order of first appearance.
 
     >>> group_numbers(["b", "a", "b"], 3)
     array([0, 1, 0])

@@ -1,4 +1,4 @@
-"""Estimators in scikit-learn's manner: a regressor, and a latent-variable model."""
+"""Scikit-learn estimators: a regressor, and a latent-variable model."""
 
 from mogul.estimators.latent import MultiOutputGPLVM
 from mogul.estimators.regressor import MultiOutputGPRegressor

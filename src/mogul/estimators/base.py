@@ -1,4 +1,4 @@
-"""The base of both estimators: from arguments to a request, seeds, files."""
+"""Base class of both estimators: training requests, seeds, files."""
 
 from collections.abc import Iterator
 from os import PathLike
@@ -19,7 +19,7 @@ from mogul.fitted.fitted import Fitted
 from mogul.fitted.predictor import FittedPredictor
 from mogul.training import FitRequest
 
-# The most numbers in the draws for a part of the rows: 160 MB in float64.
+# Numbers in the draws for a part of the rows: 160 MB in float64.
 _NUMBERS_AT_ONCE = 20_000_000
 TRAINING = ("epochs", "batch_size", "learning_rate", "num_starts", "precision")
 _STATE = ("n_features_in_", "_seed", "_frame", "_single")
@@ -29,7 +29,7 @@ Estimator = TypeVar("Estimator", bound="GPEstimator")
 
 
 class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Arguments as they were given, and `fitted_`, which `fit` makes."""
+    """Arguments stored unchanged, and `fitted_`, set by `fit`."""
 
     # Arguments that are settings of training, and options of `mogul.models.build`.
     _training: ClassVar[tuple[str, ...]] = TRAINING
@@ -40,7 +40,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     options: dict[str, Any] | None
     num_samples: int
     random_state: Any
-    # Made by fit.
+    # Set by fit.
     fitted_: Fitted
     output_names_: list[str]
     _seed: int
@@ -49,7 +49,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     _single: bool
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted estimator to one file, all or nothing: `load` of its class gives it back."""
+        """Write the fitted estimator to one file, atomically; `load` of its class reads it."""
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
         state = {name: getattr(self, name) for name in _STATE}
@@ -59,7 +59,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
 
     @classmethod
     def load(cls: "type[Estimator]", path: str | PathLike[str]) -> "Estimator":
-        """Read an estimator that `save` wrote; its predictions are the same, bit for bit."""
+        """Read an estimator written by `save`; its predictions are equal bit for bit."""
         fitted, extra = load_with_extra(path)
         found = extra.get("estimator", "a model without an estimator")
         if found != cls.__name__:
@@ -68,7 +68,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         try:
             estimator = cls(**extra["params"])
             state = extra["state"]
-            for name in _STATE:  # by name: a file must not set what it likes
+            for name in _STATE:  # only known names: a file must not set other attributes
                 setattr(estimator, name, state[name])
             if state["feature_names_in_"] is not None:
                 estimator.feature_names_in_ = np.array(state["feature_names_in_"], dtype=object)
@@ -78,18 +78,18 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         return estimator
 
     def predictor(self, num_samples: int = 32, seed: int = 0, precision: Any = None) -> FittedPredictor:
-        """A frozen copy for quick predictions in a loop; draws are for deep models."""
+        """A frozen copy for fast predictions in a loop; only deep models use draws."""
         check_is_fitted(self)
         return self.fitted_.predictor(num_samples, seed, precision)
 
     def _keep(self, fitted: Fitted) -> None:
         self.fitted_ = fitted
         self.output_names_ = fitted.output_names
-        # Now and not when first used: a prediction must leave the estimator as it is.
+        # Set now and not on first use: predictions must not change the estimator.
         self._quick = fitted.predictor(seed=self._seed)
 
     def _request(self, model: str | None, **asked: Any) -> FitRequest:
-        """The request that `mogul.fit` makes of the same arguments."""
+        """The training request that `mogul.fit` makes from the same arguments."""
         return FitRequest(
             model=model,
             config=self.config,
@@ -112,19 +112,19 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         return given | (self.options or {})
 
     def _given(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """These arguments where they are not None; NumPy numbers of a grid search become plain ones for torch."""
+        """The arguments that are not None; NumPy scalars of a grid search become Python numbers."""
         values = {name: getattr(self, name) for name in names}
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
         return {name: value for name, value in plain.items() if value is not None}
 
     def _matrix(self, x: Any, *, reset: bool, missing: bool = False) -> Float[Array, "N D"]:
-        """A float64 matrix, with scikit-learn's checks of columns and names against those of training."""
+        """A float64 matrix, after scikit-learn's checks of columns and names against training."""
         if not reset:
             check_is_fitted(self)
         return self._checked_matrix(x, reset=reset, missing=missing)
 
     def _checked_matrix(self, x: Any, *, reset: bool, missing: bool = False) -> Float[Array, "N D"]:
-        """The same during training, when nothing is fitted yet."""
+        """The same without requiring a fitted estimator."""
         finite = "allow-nan" if missing else True
         values = validate_data(self, as_array(x), reset=reset, dtype=np.float64, ensure_all_finite=finite)
         matrix: Array = np.ascontiguousarray(values)
@@ -135,7 +135,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         return None if names is None else [str(name) for name in names]
 
     def _parts(self, num_rows: int, num_samples: int) -> Iterator[tuple[int, slice]]:
-        """Parts of the rows whose draws fit in memory, each with its own seed."""
+        """Parts of the rows whose draws fit in memory, with a seed for each."""
         per_row = self.fitted_.num_members * num_samples * len(self.output_names_)
         step = max(1, _NUMBERS_AT_ONCE // per_row)
         for number, first in enumerate(range(0, num_rows, step)):
@@ -143,7 +143,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
 
 
 def seed_of(random_state: Any) -> int:
-    """A seed from what scikit-learn calls a random state: a number, a generator, or None for another each time.
+    """A seed from scikit-learn's random_state: a number, a generator, or None for a new seed each time.
 
     >>> seed_of(3)
     3

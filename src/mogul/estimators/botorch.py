@@ -22,10 +22,10 @@ from mogul.models.model import Model
 
 
 class Surrogate(BotorchModel):
-    """What BoTorch's acquisition functions ask of a model: a posterior at any points, in the user's units.
+    """A model for BoTorch's acquisition functions: a posterior at any points, in the user's units.
 
-    It is a frozen copy in float64: fit again when there are new observations. Means and variances are the model's own
-    moments; samples are draws of whole functions through the real model, not of a Normal with those moments.
+    It is a frozen copy in float64: fit again for new observations. Means and variances are the model's moments; samples
+    are draws of whole functions of the model, not of a Normal with those moments.
 
     Example:
         >>> import mogul
@@ -46,7 +46,7 @@ class Surrogate(BotorchModel):
         self.predictor = predictor
         for name, values in units.items():
             self.register_buffer(name, values)
-        # A dry run counts the Normal numbers that a draw takes for each point.
+        # A dry run counts the Normal numbers per point of a draw.
         point = self.input_shift.new_zeros(1, len(self.input_shift))
         normals = FreshNormals(point, 1, torch.Generator())
         with torch.no_grad():
@@ -58,12 +58,12 @@ class Surrogate(BotorchModel):
         """Freeze a fitted model.
 
         Args:
-            fitted: any with observed inputs.
+            fitted: a fitted model with observed inputs.
             num_samples: draws of a deep model's inner layers, for its means and variances.
-            seed: of those draws.
+            seed: seed of those draws.
         """
         if fitted.is_latent:
-            raise ConfigError("A surrogate must have observed inputs; those of this model are latent. Fit one with X.")
+            raise ConfigError("A surrogate must have observed inputs; this model has latent inputs. Fit one with X.")
         if fitted.num_members > 1:
             raise ConfigError(
                 f"A surrogate must be of one model; this is a mixture of {fitted.num_members}: {fitted.model_name}. "
@@ -101,8 +101,8 @@ class Surrogate(BotorchModel):
         Args:
             X: points in the units of training, (…, q, D).
             output_indices: which outputs; all by default.
-            observation_noise: whether outputs include the noise of a measurement.
-            posterior_transform: BoTorch's, applied to the result.
+            observation_noise: whether outputs include observation noise.
+            posterior_transform: BoTorch's transform, applied to the result.
         """
         if X.dim() < 2 or X.shape[-1] != len(self.input_shift):
             raise ShapeError(
@@ -119,20 +119,19 @@ class Surrogate(BotorchModel):
         return result if posterior_transform is None else posterior_transform(result)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **options: Any) -> NoReturn:
-        """Refused: a trained q(u) has no closed form for new rows."""
+        """Not supported: q(u) has no closed-form update for new rows."""
         raise UnsupportedError(
-            "A surrogate cannot be conditioned on observations without training; so acquisition functions that "
-            "fantasise do not work. Fit with the new rows, or call the estimator's partial_fit, and take a new one; "
-            "for points that are pending, use X_pending."
+            "A surrogate cannot be conditioned on observations without training, so acquisition functions that "
+            "fantasise do not work. Fit with the new rows, or call the estimator's partial_fit, and make a new "
+            "surrogate; for pending points, use X_pending."
         )
 
 
 class SignalPosterior(Posterior):
-    """Outputs at batches of q points: exact moments, and draws of the model's mixture from given Normal numbers.
+    """Posterior at batches of q points: exact moments, and draws of the model's mixture from given Normal numbers.
 
-    Base samples are (…, q, K): for each point the K numbers that a draw takes. Numbers that all points share are those
-    of the first, so that draws at the first points stay as they are when others are added: what acquisition functions
-    with a baseline rely on.
+    Base samples are (…, q, K): K numbers per point of a draw. Shared numbers are read from the first point, so that
+    draws at the first points do not change when points are added: acquisition functions with a baseline rely on this.
     """
 
     def __init__(self, surrogate: Surrogate, x: Float[Tensor, "*B Q D"], outputs: list[int], noisy: bool) -> None:
@@ -143,7 +142,7 @@ class SignalPosterior(Posterior):
 
     @property
     def device(self) -> torch.device:
-        """Where the points are."""
+        """The device of the points."""
         return self.x.device
 
     @property
@@ -153,7 +152,7 @@ class SignalPosterior(Posterior):
 
     @property
     def batch_shape(self) -> torch.Size:
-        """The batches of q points."""
+        """The shape of the batches of q points."""
         return self.x.shape[:-2]
 
     @property
@@ -163,12 +162,12 @@ class SignalPosterior(Posterior):
 
     @property
     def base_sample_shape(self) -> torch.Size:
-        """The Normal numbers of one draw."""
+        """The shape of the Normal numbers of one draw."""
         return torch.Size([*self.x.shape[:-1], self._numbers_per_point])
 
     @property
     def batch_range(self) -> tuple[int, int]:
-        """Which axes of the base samples are batches: samplers give all of them the same numbers."""
+        """The batch axes of base samples; samplers use the same numbers for all batches."""
         return 0, -2
 
     def _extended_shape(self, sample_shape: torch.Size = torch.Size()) -> torch.Size:  # noqa: B008  # BoTorch's own
@@ -187,17 +186,17 @@ class SignalPosterior(Posterior):
         return (var * self.surrogate.output_scale.square())[..., self.outputs]
 
     def rsample(self, sample_shape: torch.Size | None = None) -> Float[Tensor, "... Q P"]:
-        """Draws from new Normal numbers, of torch's own generator as BoTorch has it."""
+        """Draws from new Normal numbers, by torch's global generator as in BoTorch."""
         shape = torch.Size() if sample_shape is None else sample_shape
         numbers = torch.randn(shape + self.base_sample_shape, dtype=self.dtype, device=self.device)
         return self.rsample_from_base_samples(shape, numbers)
 
     def rsample_from_base_samples(self, sample_shape: torch.Size, base_samples: Tensor) -> Float[Tensor, "... Q P"]:
-        """The draws that these Normal numbers stand for: differentiable in X."""
+        """Draws from these Normal numbers: differentiable in X."""
         if base_samples.shape != sample_shape + self.base_sample_shape:
             raise ShapeError(
                 f"base_samples must be {tuple(sample_shape + self.base_sample_shape)}; "
-                f"got {tuple(base_samples.shape)}. Leave them to a sampler of BoTorch's."
+                f"got {tuple(base_samples.shape)}. Use a BoTorch sampler."
             )
         normals = GivenNormals(base_samples.reshape(-1, *self.base_sample_shape))
         model = self.surrogate.model
@@ -209,7 +208,7 @@ class SignalPosterior(Posterior):
 
     @cached_property
     def _moments(self) -> Marginals:
-        """Of the signal, standardised; a deep model's from the predictor's own draws, so that they are smooth in x."""
+        """Standardised moments of the signal; for a deep model from the predictor's fixed draws, so smooth in x."""
         predictor = self.surrogate.predictor
         rows = self.x.reshape(-1, self.x.shape[-1])
         signal = predictor.frozen.moments(rows, predictor.num_samples, torch.Generator())
@@ -218,7 +217,7 @@ class SignalPosterior(Posterior):
 
     @cached_property
     def _noise_var(self) -> Float[Tensor, "*B Q P"]:
-        """Of the noise, standardised: draws of it are Normal, whatever its tails."""
+        """Standardised noise variance; noise is drawn as Normal even if its tails are heavy."""
         rows = self.x.reshape(-1, self.x.shape[-1])
         var = self.surrogate.model.noise_var(rows, torch.Generator())
         return var.expand(len(rows), -1).reshape(*self.x.shape[:-1], self.surrogate.num_outputs)
@@ -230,7 +229,7 @@ class SignalPosterior(Posterior):
 
 @GetSampler.register(SignalPosterior)  # type: ignore[untyped-decorator]  # BoTorch's own
 def _sampler(posterior: SignalPosterior, sample_shape: torch.Size, *, seed: int | None = None) -> NormalMCSampler:
-    """Quasi-random numbers, or independent ones where there are more than Sobol sequences have dimensions for."""
+    """A quasi-random sampler, or an independent one beyond the dimensions of Sobol sequences."""
     per_draw = posterior.base_sample_shape[-2:].numel()
     kind = SobolQMCNormalSampler if per_draw <= SobolEngine.MAXDIM else IIDNormalSampler
     return kind(sample_shape=sample_shape, seed=seed)

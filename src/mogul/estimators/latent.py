@@ -1,4 +1,4 @@
-"""A few latent inputs behind many outputs, as a scikit-learn transformer."""
+"""The GP latent-variable model as a scikit-learn transformer."""
 
 import math
 from dataclasses import replace
@@ -25,7 +25,7 @@ from mogul.training.starts import Saving
 
 
 class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A GP latent-variable model: rows of Y as points of a latent space, with missing values (NaN) allowed.
+    """A GP latent-variable model: maps rows of Y to a latent space; values may be missing (NaN).
 
     Args:
         n_components: the number of latent inputs.
@@ -34,17 +34,17 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         config: a whole `TrainingConfig` in place of a preset.
         epochs: passes over the data.
         batch_size: rows per step.
-        learning_rate: Adam's, at first.
-        num_starts: random restarts, of which the best is trained to the end.
+        learning_rate: Adam's initial learning rate.
+        num_starts: random restarts; the best is trained to the end.
         precision: "float32" or "float64".
         num_latents: the number L of GPs.
         num_hidden: the number H of hidden units.
         num_inducing: the number M of inducing points.
-        nonlinearity: of the hidden units: a name, or any `Nonlinearity`.
+        nonlinearity: nonlinearity of the hidden units: a name, or any `Nonlinearity`.
         options: further options of `mogul.models.build`, by name.
-        inference_steps: steps of the search for the latent inputs of new rows.
+        inference_steps: optimisation steps for the latent inputs of new rows.
         num_samples: draws for imputation and densities.
-        random_state: of everything random; a number gives the same result each time.
+        random_state: seed of everything random; a number makes results reproducible.
 
     Attributes:
         fitted_: the `mogul.FittedLatent` underneath.
@@ -106,13 +106,13 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         checkpoint: str | PathLike[str] | None = None,
         checkpoint_seconds: float = 60.0,
     ) -> "MultiOutputGPLVM":
-        """Train on rows of outputs; Ctrl-C ends training and keeps what was learnt.
+        """Train on rows of outputs; Ctrl-C ends training and keeps the current model.
 
         Args:
             Y: outputs, where NaN is a missing value.
-            y: ignored, as in every transformer of scikit-learn.
-            checkpoint: a folder for a checkpoint, which the same call resumes from, as in `mogul.fit`.
-            checkpoint_seconds: the least time between two checkpoints.
+            y: ignored, as in scikit-learn transformers.
+            checkpoint: a folder for a checkpoint, from which the same call resumes, as in `mogul.fit`.
+            checkpoint_seconds: least time between two checkpoints.
         """
         require_positive(n_components=self.n_components, inference_steps=self.inference_steps)
         model = _with_latent_inputs(self.model)
@@ -130,14 +130,14 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         return self
 
     def transform(self, Y: Any) -> Float[Array, "N D"]:
-        """Where rows lie in latent space: the means of q(X), inferred from the outputs that they have."""
+        """Latent inputs of rows: the means of q(X), inferred from their observed outputs."""
         matrix = self._matrix(Y, reset=False, missing=True)
         parts = self._parts(len(matrix), self._numbers_per_row())
         inferred = [self.fitted_.infer(matrix[rows], seed).mean.detach() for seed, rows in parts]
         return torch.cat(inferred).double().numpy()
 
     def inverse_transform(self, Z: Any) -> Any:
-        """Mean of the outputs at positions in latent space; a frame where Y was one."""
+        """Mean of the outputs at positions in latent space; a frame if Y was one."""
         check_is_fitted(self)
         matrix, names = as_matrix(as_array(Z), "Z")
         require_columns(matrix, self.fitted_.input_names, "Z")
@@ -154,16 +154,16 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         return values if kind is None else as_frame(values, list(Y.columns), kind, like=Y)
 
     def sample(self, n_samples: int = 1, random_state: Any = 0) -> Any:
-        """New rows, noise included: latent inputs from their prior, outputs given them; a frame where Y was one."""
+        """New rows, noise included: latent inputs from the prior, then outputs; a frame if Y was one."""
         check_is_fitted(self)
         require_positive(n_samples=n_samples)
         seed = seed_of(random_state)
         positions = np.random.default_rng(seed).standard_normal((n_samples, len(self.fitted_.input_names)))
-        # With one draw of the functions for each row, rows are draws of the mixture, not of its mean.
+        # One draw of the functions for each row makes rows draws of the mixture.
         return self._given_back(self.fitted_.predict(positions, 1, seed).sample(1, seed + 1)[0])
 
     def log_density(self, Y: Any) -> Float[Array, "N"]:
-        """A lower bound on log p(y) of each row over the outputs that it has, in original units."""
+        """A lower bound on log p(y) of each row over its observed outputs, in original units."""
         matrix = self._matrix(Y, reset=False, missing=True)
         parts = self._parts(len(matrix), max(self.num_samples, self._numbers_per_row()))
         bounds = [self.fitted_.log_evidence_bound(matrix[rows], self.num_samples, seed) for seed, rows in parts]
@@ -172,7 +172,7 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         return result
 
     def score(self, Y: Any, y: Any = None) -> float:
-        """Mean of `log_density`, for searches over settings."""
+        """Mean of `log_density`, for hyperparameter searches."""
         return float(self.log_density(Y).mean())
 
     def __sklearn_tags__(self) -> Any:
@@ -185,7 +185,7 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         return len(self.fitted_.input_names)
 
     def _numbers_per_row(self) -> int:
-        """Roughly the numbers that inference holds for each row and output."""
+        """Approximate numbers in memory per row and output during inference."""
         return math.ceil(self.fitted_.model.numbers_per_row(1, drawn_inputs=True) / len(self.output_names_))
 
     def _given_back(self, values: Float[Array, "N P"], like: Any = None) -> Any:
@@ -193,7 +193,7 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
 
 
 def _with_latent_inputs(model: Any) -> str:
-    """The model's name, `-lvm` at its end."""
+    """The model's name with the suffix `-lvm`."""
     name = f"{model}-lvm" if isinstance(model, str) and not model.endswith("-lvm") else model
-    Name.parse(name)  # or an error, where there is none of this name
+    Name.parse(name)  # raises if there is no such model
     return str(name)

@@ -1,4 +1,4 @@
-"""Many outputs from inputs, as a scikit-learn regressor."""
+"""Multi-output GP regression as a scikit-learn regressor."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -63,8 +63,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         batch_size: rows per step.
         learning_rate: Adam's, where it is largest; by default 0.02, and 0.01 with groups; up to 2,500 rows 0.005,
             and 0.003 for a net's mixing.
-        num_starts: random restarts, of which the best is trained to the end; an exact start is one.
-        num_kept: the number of best restarts that are trained to the end; predictions are those of their mixture.
+        num_starts: random restarts; the best is trained to the end. An exact start counts as one.
+        num_kept: number of best restarts trained to the end; predictions are their mixture.
         objective: what training maximises: "elbo", a bound on the evidence (the default); "balanced" for smaller errors
             at some cost in density, with gp and net noise; "predictive" for the density of predictions, with learnt
             sites in deep models.
@@ -75,7 +75,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         num_hidden: the number H of hidden units.
         num_inducing: the number M of inducing points, 200 for models of one layer with more than 2,500 rows; from an
             exact start the most there may be, 600 by default.
-        nonlinearity: of the hidden units: a name, or any `Nonlinearity`.
+        nonlinearity: nonlinearity of the hidden units: a name, or any `Nonlinearity`.
         noise: "constant" (the default of the paper's preset), "net", "gp" (its size depends on x), "student-t",
             "gp-student-t" or "low-rank", as `mogul.models.build` has it. "residuals" (the default) lets leave-one-out
             residuals of exact GPs choose: constant, student-t, gp or gp-student-t, correlated across outputs where
@@ -85,8 +85,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         calibrate: share of the rows, or of the groups, that is set aside at random and not trained on, 0.2 for example.
             Predictive spreads are calibrated on these rows, and `predict_interval` is available.
         num_samples: draws of the predictive mixture, for quantiles, covariances and the densities of deep models.
-        random_state: of everything random but training by `config`, which has its own seed; a number gives the same
-            result each time.
+        random_state: seed of everything random, except training by `config`, which has its own seed; a number makes
+            results reproducible.
 
     Attributes:
         fitted_: the `mogul.Fitted` underneath.
@@ -174,8 +174,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             groups: a label for each row. Validation rows are then whole groups, drawn at random: rows of a trajectory,
                 a patient or a day resemble each other, and predictions are often for new ones. They decide how long to
                 train and what "auto" chooses; then the model is trained again, on all groups.
-            checkpoint: a folder for a checkpoint, which the same call resumes from, as in `mogul.fit`.
-            checkpoint_seconds: the least time between two checkpoints.
+            checkpoint: a folder for a checkpoint, from which the same call resumes, as in `mogul.fit`.
+            checkpoint_seconds: least time between two checkpoints.
         """
         saving = Saving(None, None if checkpoint is None else Path(checkpoint), checkpoint_seconds)
         return self._fit(X, y, sample_weight, validation, groups, saving=saving)
@@ -218,14 +218,14 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         return named_dataset(matrix, self._names_in(), Outputs.of(y, type(self).__name__))
 
     def partial_fit(self, X: Any, y: Any, epochs: int | None = None) -> "MultiOutputGPRegressor":
-        """Continue training from the current parameters, with the scaling of the first fit; `fit`, if there was none.
+        """Continue training from the current parameters, with the scaling of the first fit; before any fit, call `fit`.
 
-        Only the rows given are learnt from: include old rows to keep what they taught.
+        Only the given rows are used: include old rows to keep learning from them.
 
         Args:
             X: the same or other rows of inputs.
             y: their outputs.
-            epochs: the number of further passes; by default that of the first training.
+            epochs: number of further epochs; by default as in the first training.
         """
         if not hasattr(self, "fitted_"):
             return self._fit(X, y, epochs=epochs)
@@ -240,7 +240,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
         """Mean of the outputs; with their standard deviations, or their P × P covariance at each row, noise included.
 
-        Frames come back where y was a frame, or where `set_output` says so; covariances are (N, P, P) always.
+        Results are frames if y was a frame or `set_output` asks for them; covariances are always (N, P, P) arrays.
         """
         if return_std and return_cov:
             raise ConfigError("Ask for return_std or return_cov; got both. The diagonal of the covariance is std².")
@@ -255,7 +255,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         return self._given_back(mean, X), cov
 
     def predict_quantiles(self, X: Any, q: Any) -> Any:
-        """Quantiles of the predictive mixture: of the shape of `predict` for one level, (Q, N, P) for several."""
+        """Quantiles of the predictive mixture: shaped like `predict` for one level, (Q, N, P) for several."""
         levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
         matrix = self._matrix(X, reset=False)
         values = np.concatenate([part.quantiles(levels) for part in self._mixtures(matrix)], axis=1)
@@ -264,13 +264,13 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         return values[..., 0] if self._single else values
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Any:
-        """Both ends of an interval for each output: two results like that of `predict`. Needs `calibrate`.
+        """Lower and upper ends of an interval for each output, each shaped like `predict`. Needs `calibrate`.
 
-        Promised: an output of a new row lies in its interval with at least this probability, however wrong the model,
-        if that row and the calibration rows are exchangeable: drawn in the same way, in no special order. With groups
-        this holds for a row of a new group, exchangeable with the calibration groups.
+        Guaranteed: an output of a new row lies in its interval with at least this probability, for any model, if that
+        row and the calibration rows are exchangeable: drawn in the same way, in no special order. With groups, this
+        holds for a row of a new group, exchangeable with the calibration groups.
 
-        Not promised: this coverage at given inputs, or in a part of the input space; for all outputs of a row at once;
+        Not guaranteed: this coverage at given inputs or in a part of the input space; for all outputs of a row at once;
         for data that drift. The coverage is a mean over sets of calibration rows: one set may give more or less. See
         `mogul.fitted.calibration.Calibration`.
 
@@ -286,13 +286,13 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
     def sample_y(
         self, X: Any, n_samples: int = 1, joint: bool = False, random_state: Any = 0
     ) -> Float[Array, "N P S"] | Float[Array, "N S"]:
-        """Draws of the outputs, noise included, with the axes of scikit-learn's: rows, outputs (if several), draws.
+        """Draws of the outputs, noise included, with scikit-learn's axes: rows, outputs (if several), draws.
 
         Args:
             X: inputs.
             n_samples: the number S of draws.
-            joint: whether the rows of a draw belong to one function; else each row is drawn by itself.
-            random_state: of the draws.
+            joint: whether the rows of a draw come from one function; else rows are independent.
+            random_state: seed of the draws.
         """
         matrix = self._matrix(X, reset=False)
         seed = seed_of(random_state)
@@ -358,9 +358,9 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             )
 
     def to_botorch(self) -> "mogul.estimators.botorch.Surrogate":
-        """A BoTorch model for acquisition functions, in the units of training: a frozen copy of what is fitted now.
+        """A BoTorch model for acquisition functions, in the units of training: a frozen copy of the fitted model.
 
-        Its spread is the model's own, without calibration. A mixture (`num_kept`) has no BoTorch model.
+        Its standard deviations are not calibrated. A mixture (`num_kept`) has no BoTorch model.
         """
         check_is_fitted(self)
         if find_spec("botorch") is None:
@@ -372,11 +372,11 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         return Surrogate.of(self.fitted_, seed=self._seed)
 
     def set_output(self, *, transform: Container | None = None) -> "MultiOutputGPRegressor":
-        """Choose the container of predictions: "pandas", "polars", or "default", a frame where y was one."""
+        """Choose the container of predictions: "pandas", "polars", or "default", a frame if y was one."""
         if transform is not None:
             if transform not in get_args(Container):
                 raise unknown_name("transform", transform, get_args(Container))
-            self._sklearn_output_config = {"transform": transform}  # by this name, clone keeps it
+            self._sklearn_output_config = {"transform": transform}  # clone keeps this attribute
         return self
 
     def _keep(self, fitted: Fitted) -> None:
@@ -390,12 +390,12 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
 
 
 def _correlations(mixture: Prediction) -> Float[Array, "N P P"]:
-    """Correlations of the outputs at each row: total covariance is that of component means plus component variances."""
+    """Correlations of the outputs at each row, from the covariance of component means plus component variances."""
     cov = mixture.cov_of_means()
     cov += mixture.joint.cross_cov(cov.shape[-1])
     diagonal = np.arange(cov.shape[-1])
     cov[:, diagonal, diagonal] += mixture.average(mixture.component_var)
     scale = np.sqrt(cov[:, diagonal, diagonal])
     cov /= scale[:, :, None] * scale[:, None, :]
-    cov[:, diagonal, diagonal] = 1.0  # to the last bit: variances on the diagonal are those of return_std
+    cov[:, diagonal, diagonal] = 1.0  # exactly, so that covariances' diagonals equal return_std's variances
     return cov

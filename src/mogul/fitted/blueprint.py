@@ -1,4 +1,4 @@
-"""Blueprints: what a model was built from, and how it is built again from that and its tensors, without data."""
+"""Blueprints: the arguments a model was built from, to rebuild it from these and its tensors, without data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,15 +26,15 @@ _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass(frozen=True)
 class Blueprint:
-    """What `mogul.models.build` was told, and how training went about it: all of a model but its numbers.
+    """Arguments of `mogul.models.build` and the training config: everything about a model except its tensors.
 
     Args:
         model: one of `mogul.models.names()`.
-        options: as `build` takes them, without what is made of numbers: output mean and inducing points.
+        options: options of `build`, except output mean and inducing points, which are stored as tensors.
         num_inputs: the number D of inputs, observed or latent.
         num_outputs: the number P of outputs.
-        precision: of the model's numbers.
-        config: how the model was trained; None forgets it.
+        precision: floating-point precision of the model.
+        config: how the model was trained; None if unknown.
 
     Example:
         >>> Blueprint.of("mogp", {"num_latents": 3}, 2, 4, TrainingConfig()).precision
@@ -62,9 +62,9 @@ class Blueprint:
 
 
 def layouts_of(state: dict[str, Tensor]) -> Layouts:
-    """The order in memory of the axes of those tensors where it is not the usual one.
+    """Memory order of the axes, for tensors that are not contiguous.
 
-    A matrix product rounds differently for a transposed layout: without it, predictions would differ in the last bit.
+    Matrix products round differently for transposed layouts; without this, predictions would differ in the last bit.
 
     >>> layouts_of({"a": torch.zeros(2, 3), "b": torch.zeros(2, 3).T})
     {'b': [1, 0]}
@@ -78,10 +78,10 @@ def _axes_by_stride(strides: tuple[int, ...]) -> list[int]:
 
 
 def rebuilt(blueprint: Blueprint, state: dict[str, Tensor], layouts: Layouts) -> Model:
-    """The model with these numbers, in the mode for predictions.
+    """The model with these tensors, in evaluation mode.
 
-    It is built on a stand-in for the inputs; sizes come from the tensors, since there may be fewer inducing points than
-    were asked for, and since a file's word about a size must not take memory.
+    It is built on placeholder inputs. Sizes come from the tensors: there may be fewer inducing points than requested,
+    and a size claimed by a file must not allocate memory.
     """
     name = models.Name.parse(blueprint.model)
     sizes = _sizes(state)
@@ -104,13 +104,13 @@ def rebuilt(blueprint: Blueprint, state: dict[str, Tensor], layouts: Layouts) ->
 
 
 def _sizes(state: dict[str, Tensor]) -> dict[str, Any]:
-    """The options of `build` that its tensors decide."""
+    """The options of `build` that are determined by the tensors."""
     found = {option: known.read_back(state) for option, known in registry.options().items()}
     return {option: value for option, value in found.items() if value is not None}
 
 
 def _require_covered(sizes: dict[str, Any], num_rows: int, blueprint: Blueprint, state: dict[str, Tensor]) -> None:
-    """No part of the model needs more numbers than the file holds: sizes come from shapes, which may be of nothing."""
+    """Check that no part needs more numbers than the file holds; a stored shape may belong to an empty tensor."""
     layers = stored_layers(state)
     needed = [num_latents * count**2 for num_latents, count in layers]
     needed += [below * count * num_latents for (below, _), (num_latents, count) in pairwise(layers)]
@@ -157,7 +157,7 @@ def _output_mean(state: dict[str, Tensor]) -> LinearOutputMean | None:
 
 
 def _plane_uncertainty(state: dict[str, Tensor]) -> PlaneUncertainty | None:
-    """As it is in the file, each tensor as large as it is there; files of old have none."""
+    """Uncertainty of the linear mean as stored in the file; None in older files."""
     if "mean.uncertainty.root" not in state:
         return None
     parts = ("rows", "lengthscale", "coefficients", "root")

@@ -1,4 +1,4 @@
-"""Predictions held against rows that training has not seen: a spread that fits them, and intervals that cover."""
+"""Calibration on rows not used in training: rescaled standard deviations, and conformal intervals."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -12,33 +12,33 @@ from mogul._typing import Array, IntArray
 from mogul.errors import ConfigError, DataError
 from mogul.metrics import Part
 
-# Fewer groups, or rows where each is one, say too little about a spread: stretched by two trajectories of Kuka, others
-# lose 4 nats. No more rows than these are needed to find it.
+# Least number of groups (or rows without groups) for rescaling: with two trajectories of Kuka, others lose 4 nats.
+# Largest number of rows used to find the scale factor.
 _FEWEST_GROUPS, _MOST_ROWS = 10, 2000
-# How far the best spread may be below that of a Normal, e-fold: tails that are too light make it small.
+# Search range of the log scale factor below and above a Normal's, and its first step; light tails make it small.
 _BELOW, _ABOVE, _FIRST_STEP = 5.0, 1.0, 0.25
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What calibration rows say of a model: how much to stretch its spread, and how far off it was.
+    """Results on calibration rows: scale factors of the standard deviations, and conformity scores.
 
     Intervals are split-conformal: mean ± q std, where q is the k-th smallest of the n scores |y − mean|/std of
     calibration rows, k = ⌈(n + 1) coverage⌉. If these rows and a new one are exchangeable and had no part in training,
-    the interval of an output holds its value with at least this probability, whatever the model, and with less than
-    1/(n + 1) more where no scores tie. That is a statement about all draws of calibration rows and of the new row
-    taken together: not about given inputs, nor about all outputs at once.
+    the interval of an output holds its value with at least this probability for any model, and with less than 1/(n + 1)
+    more if no scores tie. The probability is over draws of the calibration rows and the new row together: it does not
+    hold for given inputs, nor for all outputs at once.
 
-    Where rows come in groups, groups are exchangeable and not rows. Each of K groups then has a weight of 1/(K + 1),
-    shared by its rows, and q is the least score at which weights of scores up to it reach the coverage: the statement
-    is about a row of a new group. With groups of one row both are the same.
+    With groups, groups are exchangeable and rows are not. Each of K groups has a weight of 1/(K + 1), shared by its
+    rows, and q is the least score at which the cumulative weight reaches the coverage: the guarantee is for a row of a
+    new group. With groups of one row both are the same.
 
     Args:
-        stretch: what the spread of each output is multiplied by: the factor that makes calibration rows likeliest; 1
-            where fewer than ten of them, or of their groups, have that output.
-        scores: |y − mean|/std, for the std after stretching; NaN where y is missing.
-        groups: a number for the group of each row.
-        seed: of the draws that the moments were made of: those of an interval must be made of the same.
+        stretch: factor on the standard deviation of each output that maximises the likelihood of calibration rows; 1
+            where fewer than ten rows, or groups, have that output.
+        scores: |y − mean|/std, with the stretched std; NaN where y is missing.
+        groups: the group number of each row.
+        seed: seed of the draws behind the moments; intervals must use the same.
 
     Example:
         >>> scores = np.arange(1.0, 10.0)[:, None]
@@ -66,10 +66,10 @@ class Calibration:
         """From rows that a model was not trained on.
 
         Args:
-            parts: what it says about them, part by part, beside the truth.
-            scores: |y − mean|/std by the very moments that intervals will be made of.
-            groups: a number for the group of each row.
-            seed: of the draws behind those moments.
+            parts: pairs of predictions and true outputs.
+            scores: |y − mean|/std, from the same moments that intervals will use.
+            groups: the group number of each row.
+            seed: seed of the draws behind those moments.
         """
         stride = max(1, math.ceil(len(groups) / _MOST_ROWS))
         some = [(prediction.rows(slice(None, None, stride)), y[::stride]) for prediction, y in parts]
@@ -89,7 +89,7 @@ class Calibration:
     def _multiplier(self, scores: Float[Array, "N"], coverage: float) -> float:
         known = ~np.isnan(scores)
         _, members, counts = np.unique(self.groups[known], return_inverse=True, return_counts=True)
-        # Whole rows of weight: n of n + 1 where each is a group, and no rounding between them.
+        # Weights in units of rows, so that sums are exact where each row is a group.
         wanted = coverage * (len(counts) + 1)
         if wanted > len(counts) * (1 + 1e-12):
             raise ConfigError(
@@ -104,25 +104,25 @@ class Calibration:
     def interval(
         self, mean: Float[Array, "N P"], std: Float[Array, "N P"], coverage: float
     ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
-        """Both ends, from the moments of a calibrated prediction."""
+        """Lower and upper ends, from the moments of a calibrated prediction."""
         reach = self.multiplier(coverage) * std
         return mean - reach, mean + reach
 
 
 def _best_stretch(parts: Sequence[Part], output: int) -> float:
-    """The factor on an output's spread under which its values are likeliest."""
+    """The factor on an output's standard deviation with the highest likelihood."""
     column = np.array([output])
     known = [(prediction, y, np.flatnonzero(~np.isnan(y[:, output]))) for prediction, y in parts]
     pairs = [(prediction.rows(rows).outputs(column).smoothed(), y[rows][:, column]) for prediction, y, rows in known]
     squares = np.concatenate([np.square((y - prediction.mean) / prediction.std) for prediction, y in pairs])
-    # For a Normal it is the root of their mean; heavier tails explain large scores without a wider spread.
+    # For a Normal it is the root of the mean squared score; heavier tails explain large scores without it.
     normal = math.sqrt(squares.mean()) if len(squares) else 0.0
     if normal == 0:
         return 1.0
 
     def loss(log_factor: float) -> float:
-        # A stretched prediction is as dense at y as the prediction is nearer to its mean, but for the factor. One
-        # output by itself shares nothing that few draws would miss: the mixture does, once it is smooth.
+        # The density of a stretched prediction at y is the original density nearer to the mean, divided by the factor.
+        # For a single output the smoothed mixture's density is accurate with few draws.
         near = (prediction.mean + (y - prediction.mean) * math.exp(-log_factor) for prediction, y in pairs)
         each = (pair[0].mixture_log_density(at).sum() for pair, at in zip(pairs, near, strict=True))
         return len(squares) * log_factor - float(sum(each))
@@ -132,7 +132,7 @@ def _best_stretch(parts: Sequence[Part], output: int) -> float:
 
 
 def _bracket(loss: Callable[[float], float], start: float) -> tuple[float, float]:
-    """Around the start, farther to a side where the loss falls: far from it densities take long to compute."""
+    """A bracket around the start, extended where the loss falls; densities far from it are slow to compute."""
     ends, here = [], loss(start)
     for side, most in ((-1, _BELOW), (1, _ABOVE)):
         width, before = _FIRST_STEP, here

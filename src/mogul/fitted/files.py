@@ -1,4 +1,4 @@
-"""Fitted models in files: one safetensors file with a JSON header, no pickle, whole or not there."""
+"""Fitted models in files: one safetensors file with a JSON header, no pickle, written atomically."""
 
 import platform
 from collections.abc import Iterator, Mapping
@@ -32,12 +32,12 @@ _PACKAGES = ("mogul", "torch", "gpytorch", "linear_operator", "numpy", "scikit-l
 
 
 def save(fitted: Fitted, path: str | PathLike[str], extra: Mapping[str, Any] | None = None) -> None:
-    """Write a fitted model to one file, all or nothing.
+    """Write a fitted model to one file, atomically.
 
     Args:
         fitted: what `fit` returned.
-        path: of the file; what is there is replaced once the new file is complete.
-        extra: plain settings to keep beside the model.
+        path: path of the file; an existing file is replaced once the new one is complete.
+        extra: plain settings to store with the model.
 
     Example:
         >>> import mogul, tempfile
@@ -62,12 +62,12 @@ def save(fitted: Fitted, path: str | PathLike[str], extra: Mapping[str, Any] | N
 
 
 def load(path: str | PathLike[str]) -> Fitted:
-    """Read a fitted model: it predicts bit for bit what the saved one did. Nothing in a file is ever executed."""
+    """Read a fitted model; its predictions equal the saved model's bit for bit. Nothing in a file is executed."""
     return load_with_extra(path)[0]
 
 
 def load_with_extra(path: str | PathLike[str]) -> tuple[Fitted, dict[str, Any]]:
-    """A fitted model, and the plain settings that were kept beside it."""
+    """A fitted model, and the plain settings stored with it."""
     header, tensors = read_sealed(Path(path))
     with _described_by(header, path):
         return _fitted(header, tensors), dict(decode(header["extra"]))
@@ -158,7 +158,7 @@ def _standardiser(plain: dict[str, list[float]]) -> Standardiser:
 
 
 def _plain_history(history: History) -> Header:
-    """Column by column: names once, not once for each epoch."""
+    """Column by column, so that names are stored once."""
     records = [asdict(record) for record in history.records]
     columns = {field.name: [record[field.name] for record in records] for field in fields(EpochRecord)}
     whole = {name: getattr(history, name) for name in _OF_A_TRAINING}
@@ -169,23 +169,23 @@ def _history(plain: Header) -> History:
     columns = plain["columns"]
     rows = zip(*columns.values(), strict=True)
     records = tuple(EpochRecord(**dict(zip(columns, row, strict=True))) for row in rows)
-    whole = {name: plain[name] for name in _OF_A_TRAINING if name in plain}  # files of old have none of them
+    whole = {name: plain[name] for name in _OF_A_TRAINING if name in plain}  # older files have none of them
     return History(records, plain["chosen_start"], **whole)
 
 
 def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Those whose names begin so, by the rest of their names."""
+    """The tensors whose names begin with `prefix`, with the prefix removed."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def _others(fitted: Fitted) -> tuple[Fitted, ...]:
-    """Members of a mixture but the best."""
+    """Members of a mixture except the best."""
     return fitted.members[1:] if isinstance(fitted, FittedMixture) else ()
 
 
 def _plain_member(member: Fitted, best: Fitted) -> Header:
-    """What a member of a mixture does not share with the best; starts of one training have a history in common."""
-    assert member.blueprint is not None  # like that of the best
+    """Fields in which a member differs from the best; starts of one training share a history."""
+    assert member.blueprint is not None  # the best has one too
     shared = member.history.records == best.history.records
     return {
         "model": member.blueprint.model,
@@ -200,7 +200,7 @@ def _plain_member(member: Fitted, best: Fitted) -> Header:
 
 
 def _member(best: Fitted, plain: Header, state: dict[str, Tensor]) -> Fitted:
-    """Files of old have mixtures of one model's starts alone, which share its name, its config and its history."""
+    """A member of a mixture. In older files members are starts of one model with the same config and history."""
     assert best.blueprint is not None
     blueprint = replace(
         best.blueprint,
@@ -219,7 +219,7 @@ def _calibration(tensors: dict[str, Tensor], blueprint: Blueprint) -> Calibratio
     if not tensors:
         return None
     parts: dict[str, Any] = {name: tensor.numpy() for name, tensor in tensors.items()}
-    # Files of old do not say by which seed: it was that of training, for all that fit a model and calibrate it.
+    # Older files do not store the calibration seed; it was the training seed.
     parts["seed"] = int(parts.get("seed", blueprint.config.seed if blueprint.config else 0))
     calibration = Calibration(**parts)
     if len(calibration.stretch) != blueprint.num_outputs:
@@ -239,7 +239,7 @@ def _choice(plain: Header | None) -> Choice | None:
 
 @contextmanager
 def _described_by(header: Header, path: str | PathLike[str]) -> Iterator[None]:
-    """A header that does not describe a model which this version can build is the file's fault."""
+    """Report a header that this version cannot build a model from as a `FileError`."""
     try:
         yield
     except (MogulError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:

@@ -26,32 +26,32 @@ from mogul.models.inputs import Latent
 from mogul.models.model import Model
 from mogul.prediction import Prediction, predict
 
-# How many numbers a part of a prediction's mixture may hold: some 160 MB in float64.
+# Numbers in a part of a prediction's mixture: about 160 MB in float64.
 _PART = 20_000_000
 _CALIBRATION_DRAWS = 50
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained model with the scaling it was trained under: data in, predictions out, both in original units."""
+    """A trained model with its scaling: takes data and returns predictions in original units."""
 
     model: Model
     scaling: Scaling
     input_names: list[str]
     output_names: list[str]
     history: History
-    blueprint: Blueprint | None = field(default=None, kw_only=True)  # None: put together by hand, not by `fit`
-    choice: Choice | None = field(default=None, kw_only=True)  # None: there was nothing to choose
-    calibration: Calibration | None = field(default=None, kw_only=True)  # None: predictions are the model's own
+    blueprint: Blueprint | None = field(default=None, kw_only=True)  # None: not made by `fit`
+    choice: Choice | None = field(default=None, kw_only=True)  # None: no automatic selection
+    calibration: Calibration | None = field(default=None, kw_only=True)  # None: not calibrated
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to one file, all or nothing; `mogul.load` reads it."""
-        from mogul.fitted.files import save  # which is about fitted models
+        """Write everything to one file, atomically; `mogul.load` reads it."""
+        from mogul.fitted.files import save  # imports this module
 
         save(self, path)
 
     def superseded_by(self, retrained: "Fitted") -> "Fitted":
-        """The other one, trained on all rows, with what the rows held out of this one said and chose."""
+        """`retrained`, the model trained on all rows, with this one's held-out score and choice."""
         own = self.history
         history = replace(retrained.history, held_out=own.held_out, kept_epochs=own.kept_epochs, retrained=True)
         return replace(retrained, history=history, choice=self.choice)
@@ -66,12 +66,12 @@ class Fitted:
         return predict(self.model, self._standardised(x), num_samples, generator).rescaled(self.scaling.outputs)
 
     def calibrated(self, data: Dataset, groups: Any = None, seed: int = 0) -> "Fitted":
-        """The same model with a spread that fits these rows, and with intervals that cover: see `Calibration`.
+        """The same model with standard deviations and intervals calibrated on these rows: see `Calibration`.
 
         Args:
-            data: rows that had no part in training, not even in saying when to stop.
-            groups: a label for each row, where rows of a group belong together.
-            seed: of the draws that predictions are made of.
+            data: rows not used in training, not even as validation rows.
+            groups: a group label for each row, where rows of a group are dependent.
+            seed: seed of the draws behind predictions.
 
         Example:
             >>> from mogul import TrainingConfig, fit
@@ -89,12 +89,12 @@ class Fitted:
         return replace(self, calibration=Calibration.of(parts, np.abs(data.y - mean) / std, numbers, seed))
 
     def interval(self, x: Any, coverage: float = 0.9) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
-        """Both ends of an interval for each output at x that holds it with this probability: see `Calibration`."""
+        """Lower and upper ends of an interval that holds each output with this probability: see `Calibration`."""
         calibration = self.require_calibration()
         return calibration.interval(*self.predictor(seed=calibration.seed).mean_std(x), coverage)
 
     def require_calibration(self) -> Calibration:
-        """What calibration found, or an error."""
+        """The calibration, or an error if there is none."""
         if self.calibration is None:
             raise ConfigError(
                 "Intervals need rows that training has not seen; this model was not calibrated, or trained on since. "
@@ -119,7 +119,7 @@ class Fitted:
         return self.scaling.outputs.undo(draws.double().cpu().numpy())
 
     def sample_noise(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
-        """Draws of the outputs' noise at x, for each point by itself."""
+        """Draws of the outputs' noise at x, independent over points."""
         require_positive(num_samples=num_samples)
         noise = self._noise(x, num_samples, seed)
         return noise if self.calibration is None else self.calibration.stretch * noise
@@ -136,13 +136,13 @@ class Fitted:
         return joint.deviations(std, np.random.default_rng(seed))
 
     def log_density(self, x: Any, y: Any, num_samples: int = 100, seed: int = 0) -> Float[Array, "N"]:
-        """log p(y | x) of each row, joint over the outputs that it has, in original units.
+        """log p(y | x) of each row, joint over its observed outputs, in original units.
 
         Args:
-            x: inputs; of a model with latent ones, positions in latent space.
+            x: inputs, or positions in latent space for a model with latent inputs.
             y: outputs (N, P), or (N,) for one; NaN is missing.
-            num_samples: draws that predictions are made of.
-            seed: of the draws.
+            num_samples: draws of the predictive mixture.
+            seed: seed of the draws.
 
         Example:
             >>> from mogul import fit
@@ -158,11 +158,11 @@ class Fitted:
         data = named_dataset(np.ascontiguousarray(inputs), None if frame_kind(x) is None else names, outputs)
         data = data.in_order(self.input_names, self.output_names)
         require_columns(data.y, self.output_names, "Y")
-        parts = Fitted.predict_parts(self, data, num_samples, seed)  # at this x, be it latent
+        parts = Fitted.predict_parts(self, data, num_samples, seed)  # at this x, observed or latent
         return np.concatenate([prediction.log_density(own) for prediction, own in parts])
 
     def predictor(self, num_samples: int = 32, seed: int = 0, precision: torch.dtype | None = None) -> FittedPredictor:
-        """A frozen copy for quick predictions at x, in the user's units; draws are for deep models."""
+        """A frozen copy for fast predictions at x, in the user's units; only deep models use draws."""
         predictor = self._predictor(num_samples, seed, precision)
         stretch = None if self.calibration is None else self.calibration.stretch
         return FittedPredictor(predictor, self.scaling, self.input_names, stretch)
@@ -179,13 +179,13 @@ class Fitted:
         seed: int = 0,
         nested: bool = False,
     ) -> Scores:
-        """Scores on test data, in original units or, as in the paper's tables, in standardised ones.
+        """Scores on test data, in original units or in standardised units as in the paper's tables.
 
         Args:
             data: test rows.
-            standardised: whether in standardised units.
-            num_samples: draws that predictions are made of; 250, and the paper's 1,250 for its estimator.
-            seed: of the draws.
+            standardised: whether to use standardised units.
+            num_samples: draws of the predictive mixture; by default 250, or 1,250 for the paper's estimator.
+            seed: seed of the draws.
             nested: whether to compute the paper's estimator of the log likelihood too, `Scores.ll_nested`.
         """
         if num_samples is None:
@@ -204,7 +204,7 @@ class Fitted:
     def predict_parts(
         self, data: Dataset, num_samples: int, seed: int = 0
     ) -> Iterator[tuple[Prediction, Float[Array, "_ P"]]]:
-        """Predictions of the rows of a data set beside their outputs, in parts that fit into memory."""
+        """Pairs of predictions and true outputs of a data set, in parts that fit into memory."""
         for number, rows in enumerate(_slices(data, self.num_members * num_samples)):
             yield self.predict(data.x[rows], num_samples, seed + number), data.y[rows]
 
@@ -216,27 +216,27 @@ class Fitted:
 
     @property
     def model_name(self) -> str:
-        """What `fit` calls it."""
+        """The model's name in `fit`."""
         return "a model put together by hand" if self.blueprint is None else self.blueprint.model
 
     @property
     def noise_name(self) -> str:
-        """What `fit` calls its noise."""
+        """The noise's name in `fit`."""
         return "constant" if self.blueprint is None else str(self.blueprint.options.get("noise", "constant"))
 
     @property
     def noise_factors(self) -> int:
-        """The number of factors that outputs share in their noise; 0 where it is independent, or low-rank by name."""
+        """Number of shared factors of the outputs' noise; 0 if it is independent or of the kind low-rank."""
         return 0 if self.model.head.correlation is None else self.model.head.correlation.rank
 
     @property
     def noise_floor(self) -> float:
-        """The least standard deviation that noise may have, as a share of an output's scale; 0 where there is none."""
+        """Least standard deviation of the noise, as a share of an output's scale; 0 if there is no floor."""
         return float((self.model.head.noise.floor_var.sqrt() * self.model.mean.scale).min())
 
     @property
     def is_solved(self) -> bool:
-        """Whether exact GPs left nothing to train: there were no epochs."""
+        """Whether exact GPs solved the model, without training epochs."""
         return not self.history.num_epochs
 
     @property
@@ -246,12 +246,12 @@ class Fitted:
 
     @property
     def single_models(self) -> tuple["Fitted", ...]:
-        """The models that a prediction mixes: this one, or the members of a mixture."""
+        """The models behind a prediction: this one, or the members of a mixture."""
         return (self,)
 
     @property
     def num_members(self) -> int:
-        """The number of models that a prediction mixes: each has the draws asked for in memory."""
+        """Number of models behind a prediction; each keeps all draws in memory."""
         return len(self.single_models)
 
     @property
@@ -261,7 +261,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class FittedLatent(Fitted):
-    """A trained model with latent inputs: its inputs are positions in latent space, inferred from outputs."""
+    """A trained model with latent inputs, which are inferred from outputs."""
 
     training: Batch
     inference: InferenceConfig
@@ -273,15 +273,15 @@ class FittedLatent(Fitted):
 
     @property
     def latent_means(self) -> Float[Array, "N D"]:
-        """Where the training rows lie in latent space."""
+        """Posterior means of the latent inputs of the training rows."""
         return _latent(self.model).mean.detach().double().numpy()
 
     def infer(self, y: Any, seed: int = 0) -> Latent:
-        """q(X*) of new rows from the outputs that they have; NaN is missing."""
+        """q(X*) of new rows, from their observed outputs; NaN is missing."""
         return self._infer(self._rows(y), torch.Generator().manual_seed(seed))
 
     def reconstruct(self, y: Any, num_samples: int = 100, seed: int = 0) -> Prediction:
-        """The predictive distribution of all outputs of new rows, the missing ones too, given those they have."""
+        """The predictive distribution of all outputs of new rows, missing ones included, given the observed ones."""
         require_positive(num_samples=num_samples)
         generator = torch.Generator().manual_seed(seed)  # one for all: x and f must not share their noise
         with torch.no_grad():
@@ -301,7 +301,7 @@ class FittedLatent(Fitted):
     def predict_parts(
         self, data: Dataset, num_samples: int, seed: int = 0
     ) -> Iterator[tuple[Prediction, Float[Array, "_ P"]]]:
-        """The same from the latent inputs that the outputs of each row point to."""
+        """Predictions from the latent inputs inferred from each row's outputs."""
         for number, rows in enumerate(_slices(data, num_samples)):
             yield self.reconstruct(data.y[rows], num_samples, seed + number), data.y[rows]
 
@@ -316,7 +316,7 @@ class FittedLatent(Fitted):
     ) -> Scores:
         """The paper's scores: each row's latent input is inferred from its outputs, then the outputs are scored.
 
-        The log likelihood so measured has seen what it scores; `log_evidence_bound` bounds log p(y) itself.
+        This log likelihood uses the scored outputs for inference; `log_evidence_bound` bounds log p(y) itself.
         """
         known = data.without_inputs()
         return super().evaluate(known, standardised=standardised, num_samples=num_samples, seed=seed, nested=nested)

@@ -1,4 +1,4 @@
-"""What happened during training: epochs, and the choice between models and kinds of noise by validation rows."""
+"""Training history: epochs, and automatic selection of models and kinds of noise by validation rows."""
 
 from dataclasses import asdict, dataclass
 
@@ -9,8 +9,8 @@ import pandas as pd
 class EpochRecord:
     """Means over the steps of one epoch of one start; terms are totals over the data set.
 
-    `rollbacks` counts how often the start had gone back to an earlier state by then, each time with smaller steps and
-    more jitter; epochs gone back on have no record.
+    `rollbacks` counts how often training had diverged and was rolled back by then, each time with smaller steps and
+    more jitter; epochs that were rolled back have no record.
     """
 
     start: int
@@ -30,11 +30,10 @@ class EpochRecord:
 class History:
     """All epochs of all starts, and which start was trained to the end.
 
-    `held_out` is the log likelihood of a held-out row at the epoch that was kept, in standardised units, and
-    `kept_epochs` how many there were by then: None where no rows were held out. `retrained` tells whether those rows
-    were trained on, too, afterwards; the records are then of that second training. `interrupted` tells whether Ctrl-C
-    ended the training. `num_rows` is how many rows were trained on, those over which the terms of an epoch are totals:
-    None in files of old, which do not say.
+    `held_out` is the mean log likelihood of validation rows at the best epoch, in standardised units, and `kept_epochs`
+    is the number of epochs up to it; both are None without validation rows. `retrained` tells whether the model was
+    then trained on all rows; the records are of that training. `interrupted` tells whether Ctrl-C ended training.
+    `num_rows` is the number of training rows, over which the terms of an epoch are totals; None in older files.
     """
 
     records: tuple[EpochRecord, ...]
@@ -51,13 +50,13 @@ class History:
 
     @property
     def kept_rates(self) -> tuple[float, ...]:
-        """The learning rates of the epochs up to the one that was kept; none where no rows were held out."""
+        """Learning rates of the epochs up to the best one; empty without validation rows."""
         own = [record.learning_rate for record in self.records if record.start == self.chosen_start]
         return tuple(own[: self.kept_epochs or 0])
 
     @property
     def num_epochs(self) -> int:
-        """Epochs of the chosen start; 0 where exact GPs left nothing to train."""
+        """Epochs of the chosen start; 0 where exact GPs solved the model."""
         return sum(record.start == self.chosen_start and record.learning_rate > 0 for record in self.records)
 
     @property
@@ -68,9 +67,9 @@ class History:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model with a kind of noise: the log likelihood of a held-out row in its best epoch, in standardised units.
+    """A model with a kind of noise, and the mean log likelihood of validation rows in its best epoch, standardised.
 
-    `ll` is None where training failed, for the reason given, or ended before any epoch was scored.
+    `ll` is None if training failed, for the given reason, or ended before the first validation score.
     """
 
     model: str
@@ -82,18 +81,18 @@ class Candidate:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """What tells it from the others."""
+        """Model and noise, which identify a candidate."""
         return self.model, self.noise
 
     @property
     def words(self) -> str:
-        """The same for people to read."""
+        """Model and noise as text."""
         return f"{self.model} with {self.noise} noise"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was tried, in the order of trying, what was kept, and by how many held-out rows.
+    """The candidates in the order tried, the chosen one, and the number of validation rows.
 
     Example:
         >>> tried = Candidate("mogp", "gp", 2.25), Candidate("mogp", "constant", 1.5)

@@ -1,4 +1,4 @@
-"""Latent inputs of new rows: everything else frozen, q(X*) fitted."""
+"""Latent inputs of new rows: q(X*) is fitted with all else frozen."""
 
 import math
 
@@ -14,7 +14,7 @@ from mogul.models.inputs import Latent
 from mogul.models.model import Model
 from mogul.objective import Expectation, row_log_likelihood
 
-# How many numbers a part may hold in its largest tensor: 130 MB in float32.
+# Numbers in the largest tensor of a part: 130 MB in float32.
 _NUMBERS_AT_ONCE = 2**25
 
 
@@ -32,7 +32,7 @@ def infer_inputs(
     Args:
         model: a trained model with latent inputs.
         known: the training rows.
-        new: the new rows; what they miss is left out.
+        new: the new rows; missing outputs are left out.
         config: how to fit.
         generator: draws.
     """
@@ -64,7 +64,7 @@ def row_bounds(
 ) -> Float[Tensor, "N"]:
     """ELL − KL of each row: its share of the ELBO.
 
-    All rows have the same draw of their own q(x): what is found for a row does not depend on the others beside it.
+    All rows use the same Normal numbers for their draws of q(x), so a row's result does not depend on other rows.
     """
     mean, log_scale = latent.mean[batch.index], latent.log_scale[batch.index]
     x = mean + torch.exp(log_scale) * standard_normal(mean[:1].shape, generator, like=mean)
@@ -93,7 +93,7 @@ def _weighted_bound(
     x = q.sample(num_samples, generator)
     f = model.prior(x, num_samples, generator).sample(num_samples, generator)
     signal = model.head.given_f(f, x, generator)
-    # Latent inputs have no plane to take away: y is in the units of the head.
+    # Models with latent inputs have no output mean: y is in the units of the head.
     log_likelihood = model.head.noise(x, generator).log_density(batch.y, batch.observed, signal)
     zero, one = torch.zeros_like(q.mean), torch.ones_like(q.var)
     log_weight = (_log_normal(x, zero, one) - _log_normal(x, q.mean, q.var)).sum(-1)
@@ -101,7 +101,7 @@ def _weighted_bound(
 
 
 def nearest_rows(known: Batch, new: Batch, rows_at_once: int = 1000) -> Tensor:
-    """For each new row the known row with the least mean squared difference over the outputs that both observe."""
+    """For each new row, the known row with the least mean squared difference over outputs observed in both."""
     found = []
     seen = known.observed.to(known.y)
     for first in range(0, len(new), rows_at_once):

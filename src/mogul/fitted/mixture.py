@@ -1,4 +1,4 @@
-"""Several starts of a model, or several models, kept together: the mixture of what each of them says."""
+"""Mixtures of predictions: of several starts of a model, or of several models."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,25 +18,24 @@ from mogul.prediction import Prediction
 
 @dataclass(frozen=True)
 class FittedMixture(Fitted):
-    """The best starts of a training, best first, or several models, with equal weights; `model` is the first of them.
+    """The best starts of a training, best first, or several models, with equal weights; `model` is the first.
 
-    A prediction with S draws has S components of each member. Weights are equal since each start was trained on the
-    same objective, and what they are worth can hardly be told apart: weights by held-out density, a product over rows,
-    would give all of it to one start, and that is to choose and not to mix.
+    A prediction with S draws has S components of each member. Mixture weights are equal: weights by held-out density, a
+    product over rows, would give all the weight to one start, which is selection and not a mixture.
     """
 
     members: tuple[Fitted, ...]
 
     @staticmethod
     def of(members: Sequence[Fitted]) -> "FittedMixture":
-        """Of models trained on the same rows under the same scaling; those of a mixture among them count one by one."""
+        """Mixture of models trained on the same rows with the same scaling; mixtures among them are flattened."""
         best = members[0]
         names = best.input_names, best.output_names
         each = tuple(one for member in members for one in member.single_models)
         return FittedMixture(best.model, best.scaling, *names, best.history, each, blueprint=best.blueprint)
 
     def superseded_by(self, retrained: Fitted) -> Fitted:
-        """The other one, each of its members retrained."""
+        """`retrained`, with each member marked as retrained."""
         whole = super().superseded_by(retrained)
         if not isinstance(whole, FittedMixture):
             return whole
@@ -45,27 +44,27 @@ class FittedMixture(Fitted):
 
     @property
     def model_name(self) -> str:
-        """Of each model that is in it."""
+        """The names of its models."""
         return mixture(dict.fromkeys(member.model_name for member in self.members))
 
     @property
     def noise_name(self) -> str:
-        """Of each kind that is in it."""
+        """The names of its kinds of noise."""
         return ", ".join(dict.fromkeys(member.noise_name for member in self.members))
 
     @property
     def noise_factors(self) -> int:
-        """The most that a member has."""
+        """The largest number among the members."""
         return max(member.noise_factors for member in self.members)
 
     @property
     def noise_floor(self) -> float:
-        """The least of its members'."""
+        """The smallest floor among the members."""
         return min(member.noise_floor for member in self.members)
 
     @property
     def is_solved(self) -> bool:
-        """Whether each member is."""
+        """Whether every member is solved."""
         return all(member.is_solved for member in self.members)
 
     @property
@@ -83,7 +82,7 @@ class FittedMixture(Fitted):
         return self._by_member([member.sample_noise(x, num_samples, seed) for member in self.members], seed)
 
     def _by_member(self, draws: list[Float[Array, "S N P"]], seed: int) -> Float[Array, "S N P"]:
-        """Each draw from a member at random: for the same seed the same one, be it of functions or of noise."""
+        """Each draw from a random member; the same seed chooses the same members for functions and noise."""
         num_samples = len(draws[0])
         chosen = np.random.default_rng(seed).integers(len(draws), size=num_samples)
         return np.stack(draws)[chosen, np.arange(num_samples)]
@@ -95,7 +94,7 @@ class FittedMixture(Fitted):
 def mixture_of(models: Sequence[str], train: Callable[[str], Fitted]) -> Fitted:
     """The mixture of these models, trained one after the other.
 
-    One that cannot be trained is passed over; after Ctrl-C the mixture is of those that were done by then.
+    A model that fails is skipped; after Ctrl-C the mixture has the models completed so far.
     """
     done: list[Fitted] = []
     for place, name in enumerate(models):
@@ -104,7 +103,7 @@ def mixture_of(models: Sequence[str], train: Callable[[str], Fitted]) -> Fitted:
         except FitError as error:
             if place == len(models) - 1 and not done:
                 raise
-            warn(f"{name} was passed over, and is not in the mixture. {error}")
+            warn(f"{name} failed and is not in the mixture. {error}")
             continue
         except KeyboardInterrupt:
             if not done:
@@ -115,12 +114,12 @@ def mixture_of(models: Sequence[str], train: Callable[[str], Fitted]) -> Fitted:
         done.append(fitted)
     done = _counting_the_same(done)
     if len({fitted.num_members for fitted in done}) > 1:
-        warn("Each model should have as many starts in the mixture; some were given up, and their model counts less.")
+        warn("Models should have equally many starts in the mixture; some starts failed, so their model counts less.")
     return FittedMixture.of(done) if len(done) > 1 else done[0]
 
 
 def _counting_the_same(done: list[Fitted]) -> list[Fitted]:
-    """Repeat a model that exact GPs solve, which has one start, as often as others have starts: weights stay equal."""
+    """Repeat a solved model, which has one start, so that all models have the same weight."""
     most = max(fitted.num_members for fitted in done)
     return [
         FittedMixture.of([fitted] * most) if fitted.is_solved and fitted.num_members < most else fitted

@@ -1,4 +1,4 @@
-"""A frozen predictor: mean, standard deviation and Jacobian, for one row or a million, without a graph or a state."""
+"""A frozen, stateless predictor: mean, standard deviation and Jacobian, for one row or a million."""
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
@@ -24,20 +24,20 @@ from mogul.nonlinearities import Nonlinearity
 from mogul.priors import DeepGPs, IndependentGPs
 from mogul.priors._frozen import FrozenDeep, FrozenGPs
 
-# How many numbers a chunk may hold in its largest tensor: 6 MB in float32, which caches still hold. Rows per second of
-# a MOGP with 7 × 400 inducing variables: 26,000 at 4 million, 40,000 at 2, 38,000 at 1, 27,000 at a quarter.
+# Numbers in the largest tensor of a chunk: 6 MB in float32, which fits into caches. Rows per second of a MOGP with
+# 7 × 400 inducing variables: 26,000 at 4 million, 40,000 at 2, 38,000 at 1, 27,000 at a quarter.
 _NUMBERS_AT_ONCE = 1_500_000
 
 
 class Predictor(nn.Module):
     """The model's predictions in standardised units, from a copy whose GPs are `FrozenGPs`.
 
-    Nothing changes after construction, so threads may share one. It exports: `torch.export.export(predictor, (x,))`
-    works, and with a dynamic number of rows, for models without hidden units; those of N- models choose their
-    algorithm by the data, which torch cannot trace.
+    Nothing changes after construction, so threads may share one. `torch.export.export(predictor, (x,))` works, with a
+    dynamic number of rows, for models without hidden units. N- models choose their algorithm by the data, which torch
+    cannot trace.
 
-    A deep model's inner layers are drawn `num_samples` times, with noise that is drawn once, the same for all rows:
-    predictions are smooth in x, and the same at every call.
+    A deep model's inner layers are drawn `num_samples` times, from noise that is fixed and shared by all rows:
+    predictions are smooth in x and deterministic.
 
     Example:
         >>> from mogul.models import build
@@ -58,7 +58,7 @@ class Predictor(nn.Module):
         self.frozen = frozen
         row = frozen.mean.scale.new_zeros(1, num_inputs)
         self.for_means = _for_means(frozen, row, num_samples)
-        # Known in advance where it is the same everywhere.
+        # Computed in advance where it is constant.
         self.noise_varies = frozen.head.noise.varies
         self.register_buffer("noise_var", frozen.noise_var(row, torch.Generator(row.device)).clone())
         self.register_buffer("scale", frozen.mean.scale.clone())
@@ -77,10 +77,10 @@ class Predictor(nn.Module):
         """Freeze a copy of the model.
 
         Args:
-            model: any model; it is not changed, and later changes to it do not matter.
+            model: any model; it is copied.
             num_samples: draws of the inner layers of a deep model.
-            seed: of those draws.
-            precision: float32 or float64; the model's own by default. All is computed in float64 before it is stored.
+            seed: seed of those draws.
+            precision: float32 or float64; the model's by default. All tensors are computed in float64 before storing.
         """
         require_positive(num_samples=num_samples)
         require_natural(seed=seed)
@@ -110,11 +110,11 @@ class Predictor(nn.Module):
         """Mean and standard deviation of the outputs, noise included."""
         with torch.inference_mode():
             parts = [self.forward(rows) for rows in self._chunks(x, 1)]
-        # Put together outside, results are tensors like any others.
+        # Concatenated outside inference_mode, so that results are ordinary tensors.
         return _joined([mean for mean, _ in parts]), _joined([std for _, std in parts])
 
     def mean(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N P"]:
-        """Mean of the outputs: quicker than with the standard deviation, where it needs no variances."""
+        """Mean of the outputs: faster than `mean_std` where it needs no variances."""
         with torch.inference_mode():
             parts = [self._mean(rows) for rows in self._chunks(x, 1)]
         return _joined(parts)
@@ -123,12 +123,12 @@ class Predictor(nn.Module):
         """∂mean/∂x."""
         # Under inference_mode there would be no gradients.
         with torch.inference_mode(False), torch.enable_grad():
-            # Each row is there once for each output, and a graph keeps a few tensors of the largest size.
+            # Each row is repeated for each output, and the graph keeps a few tensors of the largest size.
             return torch.cat([self._jacobian(rows) for rows in self._chunks(x, 4 * len(self.scale))])
 
     def _jacobian(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "N P D"]:
         num_outputs, num_rows = len(self.scale), len(rows)
-        # One backward pass over copies, in place of one for each output: fewer calls, for more rows in each.
+        # One backward pass over repeated rows instead of one pass per output: fewer calls.
         copies = rows.detach().repeat(num_outputs, 1).requires_grad_()
         means = self._mean(copies).reshape(num_outputs, num_rows, num_outputs)
         (slopes,) = torch.autograd.grad(means.diagonal(dim1=0, dim2=2).sum(), copies)
@@ -138,8 +138,8 @@ class Predictor(nn.Module):
         return torch.addcmul(self.frozen.mean.forward(rows), self.scale, self._signal(self.for_means, rows).mean)
 
     def _signal(self, model: Model, x: Float[Tensor, "N D"]) -> Marginals:
-        """Moments in the head's units: the output mean is added to what is pooled, one product less for each draw."""
-        # A generator for those parts alone that are not frozen: a new one each time, so that calls share nothing.
+        """Moments in the head's units; the output mean is added after pooling, which saves a product per draw."""
+        # Only parts that are not frozen use the generator; it is new for each call, so that calls share no state.
         generator = torch.Generator(x.device)
         q: Marginals = model.prior(x, self.num_samples, generator)
         return model.head.moments(q, x, generator).pooled()
@@ -164,7 +164,7 @@ class FittedPredictor:
     predictor: "Predictor | PooledPredictor"
     scaling: Scaling
     input_names: list[str]
-    stretch: Float[Array, "P"] | None = None  # of the spread, where it was calibrated
+    stretch: Float[Array, "P"] | None = None  # factor on the standard deviation, if calibrated
 
     def mean(self, x: Any) -> Float[Array, "N P"]:
         """Mean of the outputs."""
@@ -190,7 +190,7 @@ class FittedPredictor:
 
 
 class _MeansOnly(nn.Module):
-    """GPs whose variances nobody needs: a stand-in takes their place, unless `needed` says otherwise."""
+    """GPs whose variances are not needed: placeholders replace them unless `needed` is set."""
 
     def __init__(self, gps: FrozenGPs, stand_in: Float[Tensor, ""]) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ class _MeansOnly(nn.Module):
 
 
 class _OnlyMean(Nonlinearity):
-    """A nonlinearity whose covariances nobody needs: pairs of hidden units are most of an N- model's work."""
+    """A nonlinearity without covariances: pairs of hidden units are most of an N- model's work."""
 
     def __init__(self, nonlinearity: Nonlinearity) -> None:
         self.nonlinearity = nonlinearity
@@ -231,7 +231,7 @@ class _OnlyMean(Nonlinearity):
 
 
 def _for_means(frozen: Model, x: Float[Tensor, "1 D"], num_samples: int) -> Model:
-    """The same model, tensors shared, without the variances that no mean depends on."""
+    """The same model, sharing tensors, without variances that the mean does not depend on."""
     tensors = [*frozen.parameters(), *frozen.buffers()]
     model = deepcopy(frozen, {id(tensor): tensor for tensor in tensors})
     holders: list[_MeansOnly] = []
@@ -246,7 +246,7 @@ def _for_means(frozen: Model, x: Float[Tensor, "1 D"], num_samples: int) -> Mode
         for name, value in vars(module).items():
             if isinstance(value, Nonlinearity):
                 setattr(module, name, _OnlyMean(value))
-    # Whether a variance is needed is a question to the graph of a mean.
+    # A variance is needed if the mean's graph depends on it.
     with torch.enable_grad():
         total = model.moments(x, num_samples, torch.Generator(x.device)).mean.sum()
     if total.requires_grad:
@@ -259,7 +259,7 @@ def _for_means(frozen: Model, x: Float[Tensor, "1 D"], num_samples: int) -> Mode
 
 
 def _replace(module: nn.Module, kind: type[Any], make: Callable[[Any], nn.Module]) -> None:
-    """Put something else in the place of each submodule of just this kind: a subclass may mean something else."""
+    """Replace each submodule of exactly this type; subclasses may behave differently."""
     for name, child in module.named_children():
         if type(child) is kind:
             setattr(module, name, make(child))
@@ -283,7 +283,7 @@ def _numpy(values: Tensor) -> Array:
 
 
 class PooledPredictor(nn.Module):
-    """Mean, standard deviation and Jacobian of a mixture with equal weights, from those of its members.
+    """Mean, standard deviation and Jacobian of a mixture with equal weights, from its members' predictors.
 
     Var = mean of the members' variances + variance of their means.
     """

@@ -15,13 +15,13 @@ from mogul.nonlinearities import Nonlinearity
 
 @runtime_checkable
 class Features(Protocol):
-    """A map from L latent functions to H features, possibly with latent variables of its own."""
+    """A map from L latent functions to H features, possibly with further latent variables."""
 
     num_features: int
-    num_random: int  # standard Normal numbers that a draw of the rest takes for each point
+    num_random: int  # standard Normal numbers per point for a draw of those variables
 
     def given(self, f: Float[Tensor, "*S N L"], noise: Float[Tensor, "*S N E"]) -> Float[Tensor, "*S N H"]:
-        """Features of given latents, with the rest drawn by these standard Normal numbers."""
+        """Features of given latents, with other variables drawn from these standard Normal numbers."""
         ...
 
     def slopes(
@@ -31,11 +31,11 @@ class Features(Protocol):
         ...
 
     def sample(self, f: Float[Tensor, "S N L"], generator: torch.Generator) -> Float[Tensor, "S N H"]:
-        """Features of given latents, one draw of the rest for each point."""
+        """Features of given latents, with other variables drawn for each point."""
         ...
 
     def sample_joint(self, f: Float[Tensor, "S *B N L"], normals: Normals) -> Float[Tensor, "S *B N H"]:
-        """Features of given latents, one draw of the rest for all points of a draw of them."""
+        """Features of given latents, with other variables drawn once for all points of a draw."""
         ...
 
     def moments(self, q: Marginals) -> FeatureMoments:

@@ -17,8 +17,8 @@ from mogul.heads.noise.laws import NoiseLaw
 class Head(nn.Module):
     """y = M(x) h(F) + noise. Moments below are of the noise-free signal M(x) h(F).
 
-    `noise` says what the noise of each output is by itself, and `correlation` how those of a row belong together; None
-    is that they do not, but for what `noise` says itself.
+    `noise` is the noise of each output. `correlation` is the correlation of noises between outputs; with None, only
+    `noise` itself may correlate them.
     """
 
     correlation: NoiseCorrelation | None
@@ -41,7 +41,7 @@ class Head(nn.Module):
         self.correlation = None
 
     def given_f(self, f: Float[Tensor, "S N L"], x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
-        """Moments given latents, with M integrated out: exactly Normal, since q(M) is."""
+        """Moments given latents, with M integrated out; the result is exactly Normal, as q(M) is."""
         return self.mixing.given(self.features.sample(f, generator), x, generator)
 
     def moments(self, q: Marginals, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
@@ -52,7 +52,7 @@ class Head(nn.Module):
     def sampled_moments(
         self, f: Float[Tensor, "S N L"], x: Float[Tensor, "*T N D"], generator: torch.Generator
     ) -> Marginals:
-        """Moments with F replaced by the empirical distribution of draws of it."""
+        """Moments with F replaced by the empirical distribution of its draws."""
         return self.mixing.moments(FeatureMoments.of_samples(self.features.sample(f, generator)), x, generator)
 
     def joint(
@@ -62,9 +62,9 @@ class Head(nn.Module):
         noise_var: Float[Tensor, "*S P"],
         scale: Float[Tensor, "P"],
     ) -> Independent:
-        """How the outputs of components belong together, for a law of the noise and draws of its variance.
+        """Joint distribution of the outputs given a component, for a noise law and draws of its variance.
 
-        Both variances are those of y = scale × the head's outputs.
+        Both variances are in units of y = scale × the head's outputs.
         """
         if self.correlation is None:
             return law.joint(signal_var, scale)
@@ -75,5 +75,5 @@ class Head(nn.Module):
         return self.features.kl() + self.mixing.kl() + self.noise.kl()
 
     def log_prior(self) -> Float[Tensor, ""]:
-        """Log prior density of what is estimated by MAP."""
+        """Log prior density of parameters estimated by MAP."""
         return self.features.log_prior() + self.mixing.log_prior() + self.noise.log_prior()

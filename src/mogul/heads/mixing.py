@@ -19,9 +19,9 @@ from mogul.priors import IndependentGPs
 
 @dataclass(frozen=True)
 class Matrices:
-    """The law of M at N points, or the same at all of them: Normal, with independent rows.
+    """The law of M at N points, or one law for all: Normal, with independent rows.
 
-    Entries of a row have these variances (None: zero), or the covariance R Rᵀ.
+    Entries of a row have these variances (None is zero), or the covariance R Rᵀ.
     """
 
     mean: Float[Tensor, "*N P H"]
@@ -48,7 +48,7 @@ class Matrices:
         return self._changed(lambda part: part[..., index, :], None if self.root is None else self.root[index])
 
     def joined(self, others: "Sequence[Matrices]") -> "Matrices":
-        """At the points of this and then of the others."""
+        """Concatenate the points of this and of the others."""
         if self.mean.dim() == 2:
             return self
         each = [self, *others]
@@ -70,10 +70,10 @@ class Mixing(Protocol):
 
     num_outputs: int
     num_features: int
-    numbers_per_point: int  # held for each point and draw at work
+    numbers_per_point: int  # in memory per point and draw during computation
 
     def given(self, h: Float[Tensor, "*S N H"], x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
-        """Moments of M h for given features: M is integrated out, never drawn. The generator is for dropout."""
+        """Moments of M h for given features, with M integrated out. The generator is for dropout."""
         ...
 
     def moments(self, features: FeatureMoments, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
@@ -81,13 +81,13 @@ class Mixing(Protocol):
         ...
 
     def at(self, x: Float[Tensor, "N D"], generator: torch.Generator) -> Matrices:
-        """The law of M at x by itself."""
+        """The law of M at x."""
         ...
 
     def sample_joint(
         self, h: Float[Tensor, "S *B N H"], x: Float[Tensor, "*T N D"], normals: Normals
     ) -> Float[Tensor, "S *B N P"]:
-        """M h with one draw of M for all the points of a draw of h."""
+        """M h with one draw of M for all points of a draw of h."""
         ...
 
     def kl(self) -> Float[Tensor, ""]:
@@ -137,7 +137,7 @@ class BayesianMixing(nn.Module):
     def sample_joint(
         self, h: Float[Tensor, "S *B N H"], x: Float[Tensor, "*T N D"], normals: Normals
     ) -> Float[Tensor, "S *B N P"]:
-        """M h with one draw of M for all the points of a draw of h."""
+        """M h with one draw of M for all points of a draw of h."""
         drawn = self.mean + torch.exp(self.log_scale) * self._noise(normals)
         return h @ drawn.transpose(-1, -2)
 
@@ -206,7 +206,7 @@ class CorrelatedMixing(BayesianMixing):
     def sample_joint(
         self, h: Float[Tensor, "S *B N H"], x: Float[Tensor, "*T N D"], normals: Normals
     ) -> Float[Tensor, "S *B N P"]:
-        """M h with one draw of M for all the points of a draw of h."""
+        """M h with one draw of M for all points of a draw of h."""
         drawn = self.mean + (self.root.tril() @ self._noise(normals).unsqueeze(-1)).squeeze(-1)
         return h @ drawn.transpose(-1, -2)
 
@@ -227,7 +227,7 @@ Matrix = Float[Tensor, "*T N P H"]
 
 
 class VaryingMixing(nn.Module):
-    """M(x) with independent entries: a subclass says how its mean and variance depend on x."""
+    """M(x) with independent entries; subclasses define its mean and variance at x."""
 
     def __init__(self, num_outputs: int, num_features: int) -> None:
         super().__init__()
@@ -247,7 +247,7 @@ class VaryingMixing(nn.Module):
         return Marginals(signal, torch.zeros_like(signal) if var is None else _apply(var, h.square()))
 
     def at(self, x: Float[Tensor, "N D"], generator: torch.Generator) -> Matrices:
-        """The law of M at x by itself."""
+        """The law of M at x."""
         return Matrices(*self.entries(x, generator))
 
     def moments(self, features: FeatureMoments, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> Marginals:
@@ -297,18 +297,18 @@ class NetMixing(VaryingMixing):
             num_inputs, num_outputs * num_features, generator, dropout=dropout, weight_scale=weight_scale
         )
         with torch.no_grad():
-            # Entries of the order of 1/√H, whatever x: features of unit size then give signals of unit size.
+            # Entries of order 1/√H for all x: features of unit size then give signals of unit size.
             start = torch.randn(num_outputs * num_features, generator=generator) / num_features**0.5
             self.net.biases[-1].copy_(start)
 
     def entries(self, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> tuple[Matrix, None]:
-        """The net's value, without any variance."""
+        """The net's value, with zero variance."""
         return self._matrices(self.net.forward(x, generator)), None
 
     def sample_joint(
         self, h: Float[Tensor, "S *B N H"], x: Float[Tensor, "*T N D"], normals: Normals
     ) -> Float[Tensor, "S *B N P"]:
-        """M(x) h: there is nothing to draw, nor to drop."""
+        """M(x) h: nothing is drawn and no units are dropped."""
         return _apply(self._matrices(self.net.forward(x)), h)
 
     def kl(self) -> Float[Tensor, ""]:
@@ -361,7 +361,7 @@ class GPMixing(VaryingMixing):
         return self.gps.kl()
 
     def log_prior(self) -> Float[Tensor, ""]:
-        """Of priors registered on the shared kernel."""
+        """Log density of priors registered on the shared kernel."""
         return self.gps.log_prior()
 
 
@@ -371,7 +371,7 @@ def _apply(matrix: Tensor, vector: Tensor) -> Tensor:
 
 
 class FrozenMixing(nn.Module):
-    """`BayesianMixing` by four matrices: E = M₀μ, Var = S μ² + (S + M₀²) diag V + 2 Σ M₀ᵢ M₀ⱼ Vᵢⱼ over pairs.
+    """`BayesianMixing` as four matrices: E = M₀μ, Var = S μ² + (S + M₀²) diag V + 2 Σ M₀ᵢ M₀ⱼ Vᵢⱼ over pairs.
 
     Example:
         >>> mixing = FrozenMixing(BayesianMixing(num_outputs=3, num_features=2, generator=torch.Generator())).float()

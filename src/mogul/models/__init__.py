@@ -19,7 +19,7 @@ __all__ = ["COMPOSITIONS", "FAMILIES", "OPTIONS", "Name", "Recipe", "build", "na
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs torch when it is first used: names can be listed and checked without it."""
+    """Import modules that need torch on first use, so that names can be listed and checked without it."""
     if name == "COMPOSITIONS":
         return {family: registry.get("model", family).make for family in FAMILIES}
     if name == "OPTIONS":

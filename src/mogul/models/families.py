@@ -1,8 +1,8 @@
-"""Names of models, taken apart, and the recipe of each: all that is known of a model before it is built.
+"""Parsing of model names, and the recipe of each model: everything known before it is built.
 
-A model's name is that of a registered family, with `dk-` before it for deep kernels and `-lvm` behind it for latent
-inputs. Several names with `+` between them are a mixture of these models.
-Nothing heavy is imported here: names can be listed and checked at once.
+A model's name is a registered family's name, with the prefix `dk-` for deep kernels and the suffix `-lvm` for latent
+inputs. Several names joined by `+` are a mixture of these models.
+Nothing heavy is imported here, so that listing and checking names is fast.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from mogul import registry
 from mogul.errors import ConfigError, unknown_name
 
-# In place of a name, of a model or of a kind of noise: validation rows choose.
+# Instead of a model's or a noise's name: choose by validation rows.
 AUTO = "auto"
-# In place of a kind of noise: the one that residuals of exact GPs ask for.
+# Instead of a noise's name: choose by residuals of exact GPs.
 FROM_RESIDUALS = "residuals"
 _AND = "+"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A family of models: what it is, where it comes from, and its defaults. Those of the paper are its choices.
+    """A family of models: its description, its source and its defaults. Defaults of the paper's models are the paper's.
 
     Args:
-        description: a line that says what it is.
-        equation: its label in the paper, if it is one of the paper's.
-        nonlinearity: of its hidden units.
+        description: one line of description.
+        equation: label of its equation, for the paper's models.
+        nonlinearity: nonlinearity of its hidden units.
         latent_nonlinearity: the same with latent inputs.
         hidden_per_output: hidden units for each output.
         latent_hidden: hidden units with latent inputs.
@@ -48,17 +48,17 @@ class Recipe:
 
     @property
     def inner_samples(self) -> int:
-        """Draws of a deep prior's inner layer per expectation, of which the paper takes five."""
+        """Draws of a deep prior's inner layer per expectation; the paper uses five."""
         return 5 if self.deep else 1
 
     @property
     def batch_size(self) -> int:
-        """The paper's for most data sets; doubled for deep models."""
+        """The paper's batch size for most data sets, doubled for deep models."""
         return 1000 if self.deep else 500
 
     @property
     def anneal_epochs(self) -> int:
-        """The paper anneals the KL of some deep models."""
+        """Epochs of KL annealing, which the paper uses for some deep models."""
         return 20 if self.deep else 0
 
 
@@ -83,7 +83,7 @@ FAMILIES: Mapping[str, Recipe] = _Families()
 
 @dataclass(frozen=True)
 class Name:
-    """A model's name, taken apart."""
+    """A parsed model name."""
 
     family: str
     deep_kernel: bool
@@ -104,7 +104,7 @@ class Name:
 
 
 def members(model: object) -> tuple[str, ...]:
-    """The models of a mixture, each of them known; a model by itself is the only one.
+    """The models of a mixture, checked; a single model is its only member.
 
     >>> members("mogp+n-sbgprn"), members("mogp")
     (('mogp', 'n-sbgprn'), ('mogp',))
@@ -132,7 +132,7 @@ def mixture(models: Iterable[str]) -> str:
 
 
 def require_model(model: object) -> None:
-    """Check that there is a model or a mixture of this name, or that held-out rows are to choose one."""
+    """Check that this names a model, a mixture, or automatic selection by validation rows."""
     if model != AUTO:
         members(model)
 
@@ -148,7 +148,7 @@ def suits(model: str, num_outputs: int) -> bool:
 
 
 def is_latent(model: str) -> bool:
-    """Whether a model of this name has latent inputs; mixtures, and what held-out rows choose among, have not.
+    """Whether a model of this name has latent inputs; mixtures and automatic selection never have.
 
     >>> is_latent("mogp-lvm"), is_latent("mogp+n-sbgprn"), is_latent("auto")
     (True, False, False)

@@ -13,14 +13,14 @@ from mogul.data.dataset import Batch
 
 @runtime_checkable
 class Inputs(Protocol):
-    """Where the inputs of a row come from."""
+    """Source of the inputs of rows."""
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Float[Tensor, "N D"]:
         """Inputs of the rows of the batch: one draw of each."""
         ...
 
     def kl(self, batch: Batch) -> Float[Tensor, "N"]:
-        """KL of what is latent in each row."""
+        """KL of the latent inputs of each row."""
         ...
 
 
@@ -32,7 +32,7 @@ class Observed(nn.Module):
         return batch.x
 
     def kl(self, batch: Batch) -> Float[Tensor, "N"]:
-        """Nothing latent per row."""
+        """Zero: nothing is latent."""
         return batch.x.new_zeros(len(batch))
 
 
@@ -71,7 +71,7 @@ class Latent(nn.Module):
 def principal_scores(y: Float[Tensor, "N P"], num_inputs: int) -> Float[Tensor, "N D"]:
     """Where latent inputs start: the leading principal components of y, each of unit variance.
 
-    Beyond the rank of y, components are zero: the draws of q(X) tell those axes apart.
+    Components beyond the rank of y are zero; draws of q(X) break the symmetry of those axes.
 
     >>> principal_scores(torch.tensor([[1.0], [-1.0]]), 2).abs().round().tolist()
     [[1.0, 0.0], [1.0, 0.0]]

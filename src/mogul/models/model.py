@@ -15,8 +15,8 @@ from mogul.priors import IndependentGPs, Prior
 class Model(nn.Module):
     """y = mean(x) + scale ∘ (M(x) h(F(x)) + noise), for standardised x and y.
 
-    The head works in its own units, residuals of unit size; whatever leaves a model is in those of y. A mean that is
-    random is part of every variance, density and draw.
+    The head works in units in which residuals have unit size; all results of a model are in units of y. A random output
+    mean contributes to every variance, density and draw.
 
     Example:
         >>> from mogul.models import build
@@ -33,11 +33,11 @@ class Model(nn.Module):
         self.mean = mean or ZeroMean(head.mixing.num_outputs).to(head.noise.log_precision)
 
     def moments(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
-        """Mean and variance of the signal at x: closed-form, but for the draws of a deep prior's inner layers."""
+        """Mean and variance of the signal at x: closed-form, except for draws of a deep prior's inner layers."""
         return self.outputs(self.prior(x, num_samples, generator), x, generator).pooled()
 
     def outputs(self, q: Marginals, x: Float[Tensor, "*S N D"], generator: torch.Generator) -> Marginals:
-        """Mean and variance of the signal given marginals of F, for each draw that they carry."""
+        """Mean and variance of the signal given marginals of F, for each of their draws."""
         return self.mean.restore(self.head.moments(q, x, generator), x)
 
     def components(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
@@ -47,13 +47,13 @@ class Model(nn.Module):
     def components_given(
         self, q: Marginals, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator
     ) -> Marginals:
-        """The same given marginals of F."""
+        """The predictive mixture of the signal given marginals of F."""
         if q.log_weight is not None and x.dim() == 2:
             return self.outputs(q, x, generator)  # the mixture that was trained; with draws of x, sites are drawn too
         return self.mean.restore(self.head.given_f(q.sample(num_samples, generator), x, generator), x)
 
     def noise_var(self, x: Float[Tensor, "*S N D"], generator: torch.Generator) -> Float[Tensor, "*T P"]:
-        """The variance of each output's noise: at each x, or once where it is the same; averaged over draws of x."""
+        """The noise variance of each output, averaged over draws of x: at each x, or once if it is constant."""
         return self.mean.scale.square() * self.head.noise.forward(x, generator).pooled_var()
 
     def sample_joint(
@@ -63,14 +63,14 @@ class Model(nn.Module):
         return self.functions(x, FreshNormals(x, num_samples, generator))
 
     def functions(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "S *B N P"]:
-        """The draws that these numbers stand for: differentiable in x, and the same for the same numbers."""
+        """Function draws from given Normal numbers: differentiable in x, and deterministic."""
         f = self.prior.sample_joint(x, normals)
         h = self.head.features.sample_joint(f, normals)
         signal = self.head.mixing.sample_joint(h, x, normals)
         return self.mean.sample_joint(x, normals) + self.mean.scale * signal
 
     def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
-        """How many numbers a prediction with `num_samples` draws holds for each row while it is made."""
+        """Numbers in memory for each row while a prediction with `num_samples` draws is computed."""
         features, mixing = self.head.features, self.head.mixing
         at_work = self.prior.numbers_per_row(num_samples, drawn_inputs=drawn_inputs)
         own = self.head.noise.numbers_per_point + self.mean.numbers_per_row
@@ -79,7 +79,7 @@ class Model(nn.Module):
 
     @property
     def jitter(self) -> float:
-        """The largest jitter that any of its GPs last needed, relative to the diagonal."""
+        """The largest jitter last used by any of the GPs, relative to the diagonal."""
         return max(
             (float(module.jitter) for module in self.modules() if isinstance(module, IndependentGPs)), default=0.0
         )
@@ -89,5 +89,5 @@ class Model(nn.Module):
         return self.prior.kl() + self.head.kl()
 
     def log_prior(self) -> Float[Tensor, ""]:
-        """Log prior density of what is estimated by MAP."""
+        """Log prior density of parameters estimated by MAP."""
         return self.prior.log_prior() + self.head.log_prior()

@@ -1,7 +1,7 @@
-"""Parts of models: each method of `Parts` builds one, at its random start, and reads the options that it has.
+"""Parts of models: each method of `Parts` builds one part at a random start and reads its options.
 
-An option is declared beside the method that reads it, with its default, its check and its help. What no part of a
-model reads is an option that the model has no use for.
+An option is declared beside the method that reads it, with its default, its check and its help. An option that no part
+of a model reads is unused by that model.
 """
 
 import math
@@ -44,13 +44,13 @@ from mogul.registry import Option, declare, positive
 # Section 5.4: latent dimension, GPs and inducing points of every model with latent inputs.
 LATENT_INPUTS, LATENT_GPS, LATENT_INDUCING = 4, 4, 200
 SITES = 8
-# What residuals may choose has the options of this.
+# The noise with the most options among those that residuals may choose.
 _LARGEST_NOISE = "gp-student-t"
 _Tensors = Mapping[str, Tensor]
 
 
 def stored_layers(tensors: _Tensors) -> list[tuple[int, int]]:
-    """GPs and inducing points of each layer of a prior, by its tensors; none where they are not those of ours."""
+    """GPs and inducing points of each layer of a prior, from its tensors; empty for a prior defined elsewhere."""
     count = len({label.split(".")[2] for label in tensors if label.startswith("prior.layers.")})
     labels = [f"prior.layers.{number}.variational_mean" for number in range(count)] or ["prior.variational_mean"]
     shapes = [tensors[label].shape for label in labels if label in tensors]
@@ -81,14 +81,14 @@ def _check_layers(name: str, layers: Sequence[tuple[int, int]]) -> None:
 
 
 class Parts:
-    """What a model is composed of: a function of these that gives a `Model` is a model.
+    """The parts a model is composed of; a model is registered as a function from `Parts` to a `Model`.
 
     Args:
-        x: standardised training inputs, or where latent ones start.
+        x: standardised training inputs, or the start of latent inputs.
         num_outputs: the number P of outputs.
         generator: draws the random start.
-        name: of the model: whether its inputs are latent and its kernel deep, and its recipe.
-        options: those given, checked.
+        name: the model's name: its recipe, and whether its inputs are latent and its kernel deep.
+        options: the given options, checked.
 
     Example:
         >>> parts = Parts(torch.randn(20, 3), 2, torch.Generator(), Name.parse("mogp"), {"num_latents": 4})
@@ -120,7 +120,7 @@ class Parts:
         self._known = known
 
     def option(self, name: str) -> Any:
-        """The value of an option: the one given, or else its default."""
+        """The given value of an option, or its default."""
         self.read.add(name)
         if (given := self._given.get(name)) is not None:
             return given
@@ -128,11 +128,11 @@ class Parts:
         return default(self) if callable(default) else default
 
     def model(self, prior: Prior, features: Features, mixing: Mixing) -> Model:
-        """The whole, with the inputs and the noise that were asked for: y = M(x) h(F(x)) + noise."""
+        """The whole model, with the requested inputs and noise: y = M(x) h(F(x)) + noise."""
         return Model(self.inputs(), prior, Head(features, mixing, self.noise()))
 
     def inputs(self) -> Inputs:
-        """Given inputs, or latent ones that start at x."""
+        """Observed inputs, or latent inputs that start at x."""
         return Latent(self.x) if self.latent else Observed()
 
     @property
@@ -149,7 +149,7 @@ class Parts:
         return int(self.option("num_latents"))
 
     def kernel(self, num_latents: int | None) -> Kernel:
-        """An RBF on the inputs, deep if wished; one lengthscale per input, or one for all latent inputs."""
+        """An RBF on the inputs, deep if requested; one lengthscale per input, or one for all latent inputs."""
         return self._warped(rbf(self.x.shape[1], num_latents, ard=not self.latent))
 
     @declare(
@@ -160,7 +160,7 @@ class Parts:
         )
     )
     def latent_kernel(self, num_latents: int) -> Kernel:
-        """Of the GPs on the inputs: a copy of the one given, for each start its own; else an RBF."""
+        """Kernel of the GPs on the inputs: a fresh copy of the given one for each start, or an RBF."""
         given = self.option("kernel")
         if given is None:
             return self.kernel(num_latents)
@@ -190,8 +190,8 @@ class Parts:
 
     @declare(
         inducing_points=Option(
-            "Where those of the latent GPs start, in place of centres by k-means; of a deep model, those of its first "
-            "layer."
+            "Start of the latent GPs' inducing points, in place of k-means centres; in a deep model, of its first "
+            "layer's."
         ),
         solver=Option("How K_zz^{-1/2} is applied; Cholesky by default."),
     )
@@ -213,7 +213,7 @@ class Parts:
     def _next_layer(
         self, below: Float[Tensor, "N E"], num_latents: int, num_inducing: int, mean: str
     ) -> IndependentGPs:
-        """GPs with inducing points of their own, which start at random: what they live on is not known yet.
+        """GPs with their own inducing points, which start at random since the layer's inputs are not known yet.
 
         A linear mean starts at the principal directions of the means of the layer below.
         """
@@ -263,7 +263,7 @@ class Parts:
         ),
     )
     def deep_gps(self, mean: str) -> DeepGPs:
-        """Two layers, or those asked for, by draws of the inner ones or at learnt sites."""
+        """Two layers, or those requested, with draws of the inner layers or learnt sites."""
         outer = self.option("latent_mean") or mean
         means = [self.option("inner_mean") or outer] * (len(self.layers) - 1) + [outer]
         layers = [self._gps_on_inputs(*self.layers[0], means[0])]
@@ -335,7 +335,7 @@ class Parts:
 
     @declare(noise=Option("The kind of noise, by its name.", "constant", _check_noise))
     def noise(self) -> Noise:
-        """The noise that was asked for."""
+        """The requested noise."""
         make = registry.get("noise", self.option("noise")).make
         built: Noise = getattr(make, "from_parts", make)(self)
         return built
@@ -349,7 +349,7 @@ class Parts:
         )
     )
     def noise_floor(self, default: float) -> Float[Tensor, "P"]:
-        """The floor asked for, or the default, from a share of an output's scale to the units of the head."""
+        """The requested or default floor, converted from a share of an output's scale to the head's units."""
         share, mean = self.option("noise_floor"), self.option("output_mean")
         share = default if share is None else share
         scale = self.x.new_ones(self.num_outputs) if mean is None else mean.scale.to(self.x)
@@ -366,12 +366,12 @@ def _num_weights(sizes: Mapping[str, Any]) -> int:
 def build(name: str, x: Float[Tensor, "N D"], num_outputs: int, generator: torch.Generator, **options: Any) -> Model:
     """The model of this name at a random start, in the precision of x; sizes are the paper's unless given.
 
-    Sizes of parts that a model does not have are passed over, so that one set of sizes builds every model side by side;
-    `mogul.fit` refuses them, as a user who gives them means something by them: see `require_used`.
+    Options of parts that a model does not have are ignored, so that one set of options builds every model. `mogul.fit`
+    refuses them instead: see `require_used`.
 
     Args:
         name: one of `names()`.
-        x: standardised training inputs, or where the latent inputs of an `-lvm` model start.
+        x: standardised training inputs, or the start of an `-lvm` model's latent inputs.
         num_outputs: the number P of outputs.
         generator: draws the start.
         options: sizes and choices, listed with their defaults in docs/reference/options.md; None is the default.
@@ -384,7 +384,7 @@ def build(name: str, x: Float[Tensor, "N D"], num_outputs: int, generator: torch
     require_positive(num_outputs=num_outputs)
     layers = options.get("layers")
     if parsed.latent and options.get("output_mean") is not None:
-        raise ConfigError(f"output_mean needs inputs that are observed; those of {name} are latent. Leave it out.")
+        raise ConfigError(f"output_mean needs observed inputs; {name} has latent inputs. Leave it out.")
     if layers is not None and not (parsed.recipe.deep and len(layers) > 1):
         raise ConfigError(
             f"layers must be two or more, of a deep model; got {len(layers)} for {name}. "
@@ -395,7 +395,7 @@ def build(name: str, x: Float[Tensor, "N D"], num_outputs: int, generator: torch
 
 @declare(output_mean=Option("What the head is added to, an `OutputMean`; nothing by default."))
 def compose(name: Name, parts: Parts) -> Model:
-    """What the model's function makes of these parts, on top of the output mean."""
+    """Build the model from its parts, and add the output mean."""
     model = registry.get("model", name.family).make(parts)
     if not isinstance(model, Model):
         raise ConfigError(f"A model must be a function that gives a Model; {name.family} gave {model!r}. Return one.")
@@ -406,7 +406,7 @@ def compose(name: Name, parts: Parts) -> Model:
 
 
 def unused_options(name: str, noise: str = "constant") -> set[str]:
-    """The options of `build` that the model of this name has no use for, with this noise.
+    """The options of `build` that the model of this name does not use with this noise.
 
     >>> sorted(unused_options("n-mogp") - unused_options("n-dgp"))
     ['inner_mean', 'layers', 'num_sites', 'num_top_inducing', 'num_top_latents']
@@ -419,18 +419,18 @@ def unused_options(name: str, noise: str = "constant") -> set[str]:
 
 @lru_cache
 def _options_read(name: Name, noise: str, makes: tuple[Any, Any]) -> frozenset[str]:
-    """Those that parts ask for while a small model is built; another function of the same name is built again."""
+    """The options that parts read while a small model is built; `makes` tells re-registered names apart."""
     x = torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     parts = Parts(x, 2, torch.Generator().manual_seed(0), name, {"noise": noise})
     try:
         compose(name, parts)
-    except Exception:  # a user's model that is for other sizes: any option may be of use
+    except Exception:  # a user's model may need other sizes: assume that it uses every option
         return frozenset(registry.options())
     return frozenset(parts.read)
 
 
 def require_used(name: str, options: Mapping[str, Any]) -> None:
-    """Check that the model of this name has a use for each of these options of `build`."""
+    """Check that the model of this name uses each of these options of `build`."""
     noise = options.get("noise", "constant")
     unused = unused_options(name, noise)
     for option in options:

@@ -1,4 +1,4 @@
-"""What training maximises, and the closed-form updates of parameters whose optimum is known."""
+"""Training objectives, and closed-form updates of parameters whose optimum is known."""
 
 from mogul.objective.elbo import (
     Analytic,

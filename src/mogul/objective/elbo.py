@@ -1,4 +1,4 @@
-"""What training maximises, in named terms: the evidence lower bound, or a relative of it."""
+"""Training objectives in named terms: the evidence lower bound (ELBO) and its variants."""
 
 import math
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from mogul.heads import NoiseLaw
 from mogul.models.model import Model
 
 ObjectiveName = Literal["elbo", "balanced", "predictive"]
-# On Kuka's left-out rows ½ would lower errors by 1.4 % and LL by 2.4, where ¼ has 0.9 % and 1.0 (docs/defaults.md).
+# On Kuka's left-out rows ½ lowers errors by 1.4 % and LL by 2.4; ¼ lowers them by 0.9 % and 1.0 (docs/defaults.md).
 _BALANCE = 0.25
 
 
@@ -29,15 +29,15 @@ class ElboTerms:
     kl_local: Float[Tensor, ""]
     kl_global: Float[Tensor, ""]
     log_prior: Float[Tensor, ""]
-    misfit: Float[Tensor, "*S N P"]  # of the batch's outputs, detached: what the noise's level is the mean of at best
+    misfit: Float[Tensor, "*S N P"]  # of the batch's outputs, detached; the optimal noise level 1/β is its mean
 
     def total(self, kl_weight: float = 1.0) -> Float[Tensor, ""]:
-        """ELL − w·KL + log prior: at w = 1 the lower bound, plus the log prior of what is estimated by MAP."""
+        """ELL − w·KL + log prior: at w = 1 the lower bound plus the log prior of MAP parameters."""
         return self.ell - kl_weight * (self.kl_local + self.kl_global) + self.log_prior
 
     @staticmethod
     def of_pieces(pieces: Sequence["ElboTerms"]) -> "ElboTerms":
-        """Those of a batch from those of its pieces: means over rows, as values without a graph."""
+        """Terms of a batch from the terms of its pieces: means over rows, detached."""
         if len(pieces) == 1:
             return pieces[0]
         rows = torch.tensor([float(piece.misfit.shape[-2]) for piece in pieces], dtype=torch.float64)
@@ -56,7 +56,7 @@ class ElboTerms:
 
 @dataclass(frozen=True)
 class RowMoments:
-    """What an objective needs to know of some rows: moments of the signal, the noise and what both should explain."""
+    """Inputs of an objective for some rows: moments of the signal, the noise and the target."""
 
     batch: Batch
     signal: Marginals
@@ -66,7 +66,7 @@ class RowMoments:
 
 @runtime_checkable
 class Expectation(Protocol):
-    """How the signal's moments under q, all that a Gaussian expected log likelihood needs, are computed."""
+    """How to compute the signal's moments under q, which a Gaussian expected log likelihood needs."""
 
     @property
     def num_samples(self) -> int:
@@ -74,7 +74,7 @@ class Expectation(Protocol):
         ...
 
     def signal(self, model: Model, x: Float[Tensor, "N D"], generator: torch.Generator) -> Marginals:
-        """Moments of the head's signal, in its units; a leading axis holds draws to average over."""
+        """Moments of the head's signal, in the head's units; a leading axis holds draws to average over."""
         ...
 
 
@@ -132,14 +132,14 @@ class Objective(ABC):
         )
 
     def moments(self, model: Model, batch: Batch, generator: torch.Generator) -> RowMoments:
-        """The signal and the noise at the rows of a batch, with what is drawn there."""
+        """The signal and the noise at the rows of a batch, random parts drawn."""
         x = model.inputs.draw(batch, generator)
         signal = self.signal(model, x, generator)
         return RowMoments(batch, signal, model.head.noise(x, generator), model.mean.residual(batch.y, batch.x))
 
     def signal(self, model: Model, x: Float[Tensor, "N D"], generator: torch.Generator) -> Marginals:
-        """Moments of the head's signal, for a mean of the outputs that is known."""
-        # A plane that is random is taken at its mean: at rows trained on, the head makes up for what it is off by.
+        """Moments of the head's signal, for a known output mean."""
+        # A random linear mean is used at its expectation: on training rows the head corrects its error.
         return self.expectation.signal(model, x, generator)
 
     @abstractmethod
@@ -150,7 +150,7 @@ class Objective(ABC):
     def misfit(
         self, noise: NoiseLaw, target: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
     ) -> Float[Tensor, "*S N P"]:
-        """What the noise's level is the mean of where the fit is best."""
+        """The optimal noise level 1/β is the mean of this."""
 
 
 @dataclass(frozen=True)
@@ -173,24 +173,23 @@ class Elbo(Objective):
     def misfit(
         self, noise: NoiseLaw, target: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
     ) -> Float[Tensor, "*S N P"]:
-        """That of the expected log likelihood."""
+        """The misfit of the expected log likelihood."""
         misfit = noise.misfit(target, observed, signal)
         return misfit if signal.log_weight is None else signal.average(misfit)
 
 
 @dataclass(frozen=True)
 class Balanced(Elbo):
-    """The evidence lower bound, climbed so that quiet rows do not drown the others: after β-NLL (Seitzer et al. 2022).
+    """The ELBO with gradients reweighted so that low-noise rows do not dominate, after β-NLL (Seitzer et al. 2022).
 
-    Where noise depends on x, a row counts for the signal by the inverse of its noise's variance σ², and a row that is
-    all but free of noise for as much as thousands. Here what an output's signal, its mean and its spread, learns from a
-    row is multiplied by (σ² / mean σ²)^¼, while the noise learns as ever: errors become smaller, densities a little
-    lower. Quiet rows then count for less against the KL, too, and loud ones hardly for more. β-NLL weighs the noise's
-    gradient as well, and divides by no mean; the mean is over the rows at hand, a batch or the piece of one that memory
-    allows.
+    Where noise depends on x, a row's weight for the signal is the inverse of its noise variance σ², so one row almost
+    without noise can outweigh thousands. Here the gradient of a row with respect to the signal's mean and variance is
+    multiplied by (σ² / mean σ²)^¼; the gradient of the noise is unchanged. Errors become smaller, densities a little
+    lower. Low-noise rows also count less against the KL. Unlike here, β-NLL also weights the noise's gradient and does
+    not divide by the mean. The mean is over the rows of the batch, or of the piece that fits into memory.
 
-    The value is that of the bound: what ends a training, and what starts are compared by, is the bound as ever. So is
-    the gradient where noise does not depend on x.
+    The value equals the ELBO, so early stopping and the comparison of starts are unchanged. The gradient is unchanged
+    too where noise does not depend on x.
 
     Example:
         >>> from mogul.models import build
@@ -203,7 +202,7 @@ class Balanced(Elbo):
     """
 
     def row_fit(self, model: Model, batch: Batch, signal: Marginals, noise: NoiseLaw) -> Float[Tensor, "N"]:
-        """E log p(y | signal), whose gradient reaches the signal by weight."""
+        """E log p(y | signal), with a weighted gradient for the signal."""
         if not model.head.noise.varies:
             return super().row_fit(model, batch, signal, noise)
         weight = _balancing_weight(noise.var.detach(), batch.observed)
@@ -215,9 +214,9 @@ class Balanced(Elbo):
 class Predictive(Objective):
     """The predictive log likelihood in place of the expected one (PPGPR, Jankowiak et al. 2020), with the same KL.
 
-    A row's fit is log E p(y | signal), for a Normal signal with the moments that the expectation gives: what the model
-    is judged by afterwards. It is no bound on the evidence. Draws of a deep prior's inner layers make a mixture; so do
-    learnt sites, with their weights (DSPP: `mogul.priors.Sites`).
+    A row's fit is log E p(y | signal), for a Normal signal with the expectation's moments: the test log likelihood's
+    quantity. It is not a bound on the evidence. Draws of a deep prior's inner layers form a mixture; so do learnt
+    sites, with their weights (DSPP: `mogul.priors.Sites`).
 
     Example:
         >>> from mogul.models import build
@@ -230,7 +229,7 @@ class Predictive(Objective):
     """
 
     def signal(self, model: Model, x: Float[Tensor, "N D"], generator: torch.Generator) -> Marginals:
-        """With the variance of the mean of the outputs, as predictions have it."""
+        """Includes the variance of the output mean, as predictions do."""
         return model.mean.widened(self.expectation.signal(model, x, generator), x)
 
     def row_fit(self, model: Model, batch: Batch, signal: Marginals, noise: NoiseLaw) -> Float[Tensor, "N"]:
@@ -240,7 +239,7 @@ class Predictive(Objective):
     def misfit(
         self, noise: NoiseLaw, target: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
     ) -> Float[Tensor, "*S N P"]:
-        """That of the predictive log likelihood, where draws count by what they say of the row."""
+        """The misfit of the predictive log likelihood: draws are weighted by their likelihood of the row."""
         each = noise.log_density(target, observed, signal).reshape(-1, len(target))
         misfit = noise.predictive_misfit(target, observed, signal).reshape(-1, *target.shape)
         return (torch.softmax(signal.weighted(each), 0).unsqueeze(-1) * misfit).sum(0)
@@ -277,7 +276,7 @@ def row_log_likelihood(model: Model, batch: Batch, signal: Marginals, noise: Noi
 def row_log_predictive(model: Model, batch: Batch, signal: Marginals, noise: NoiseLaw) -> Float[Tensor, "N"]:
     """The log predictive density of each row over its observed outputs, for the mixture of the signal's components.
 
-    The signal's variance holds that of the mean of the outputs: see `OutputMean.widened`.
+    The signal's variance includes the variance of the output mean: see `OutputMean.widened`.
     """
     target = model.mean.residual(batch.y, batch.x)
     each = noise.log_density(target, batch.observed, signal).reshape(-1, len(batch))
@@ -287,19 +286,19 @@ def row_log_predictive(model: Model, batch: Batch, signal: Marginals, noise: Noi
 
 def _balancing_weight(var: Float[Tensor, "*T N P"], observed: Bool[Tensor, "N P"]) -> Float[Tensor, "*T N P"]:
     """(σ² / mean σ²)^¼, with the mean over the rows where an output was observed."""
-    # In logarithms: a variance may be as large as its exponential allows, and what was not observed has no say.
+    # In logarithms, since variances may overflow; unobserved outputs are excluded.
     log_var = torch.where(observed, var.log(), -math.inf)
     log_level = log_var.logsumexp(-2, keepdim=True) - observed.to(var).sum(-2, keepdim=True).clamp_min(1).log()
-    # What was not observed learns nothing, whatever its weight.
+    # Unobserved outputs have no gradient; any weight will do.
     return torch.where(observed, _BALANCE * (log_var - log_level), 0).exp()
 
 
 def _weighted_gradient(value: Float[Tensor, "*S N P"], weight: Float[Tensor, "*T N P"]) -> Float[Tensor, "*R N P"]:
-    """This value, with its gradient multiplied by this weight."""
+    """`value` unchanged, with its gradient multiplied by `weight`."""
     still = value.detach()
     return still + weight * (value - still)
 
 
 def _log_unit(model: Model, batch: Batch, like: Tensor) -> Float[Tensor, "N"]:
-    """From densities of the residuals that the head sees to those of y."""
+    """Change of log density from the head's residuals to y."""
     return batch.observed.to(like) @ model.mean.scale.log()

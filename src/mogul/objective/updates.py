@@ -15,7 +15,7 @@ from mogul.objective import ElboTerms
 
 @dataclass(frozen=True)
 class Step:
-    """What a step of training has just done: its number, its batch, the terms of the ELBO, and how many rows there are.
+    """A completed training step: its number, its batch, the terms of the ELBO, and the number of rows in the data.
 
     The parameters hold the gradients of −objective/num_data.
     """
@@ -28,7 +28,7 @@ class Step:
 
 @runtime_checkable
 class Update(Protocol):
-    """Sets some parameters after each step; the optimiser leaves them alone."""
+    """Sets some parameters after each step; the optimiser does not change them."""
 
     def owns(self, model: Model) -> list[nn.Parameter]:
         """The parameters that are set here."""
@@ -41,11 +41,11 @@ class Update(Protocol):
 
 @dataclass(frozen=True)
 class NoiseUpdate:
-    """The noise's level 1/β towards its optimum, a mean over what is observed, as an exponential average over batches.
+    """Moves the noise level 1/β towards its optimum, a mean over observed outputs, by an exponential moving average.
 
-    For the paper's noise it is the mean of (y − m)² + v; other kinds of noise say what it is for theirs. The level is
-    itself the running average, so there is no state beside the model. At the end of training a pass over all rows sets
-    it to its optimum: see `LevelSearch`.
+    For the paper's noise the optimum is the mean of (y − m)² + v; other kinds of noise define their own. The level is
+    itself the moving average, so the update has no state. At the end of training a pass over all rows sets it to its
+    optimum: see `LevelSearch`.
 
     Args:
         rate: the weight of the newest batch.
@@ -63,7 +63,7 @@ class NoiseUpdate:
 
     @torch.no_grad()
     def apply(self, model: Model, step: Step) -> None:
-        """One step of the average, for each output that is observed in the batch."""
+        """One step of the average, for each output observed in the batch."""
         batch, terms = step.batch, step.terms
         misfit = terms.misfit.reshape(-1, *batch.y.shape).mean(0)
         count = batch.observed.sum(0)
@@ -77,13 +77,13 @@ class NoiseUpdate:
 class NaturalGradient:
     """Natural-gradient steps for Normal posteriors: q(u), q(M), q(b).
 
-    A step that would leave the positive definite matrices is halved until it does not.
+    A step that would make the covariance indefinite is halved until it does not.
 
     Args:
         rate: the step's length once the ramp is over; 1 would jump to the optimum of a
             conjugate model, where q has a full covariance; means of a diagonal q take a step of rate/H.
-        ramp_steps: the length rises to `rate` over this number of steps, from a thousandth of it, geometrically: the
-            first gradients come from random features.
+        ramp_steps: steps over which the length rises geometrically from `rate`/1000 to `rate`, since the first
+            gradients come from random features.
         parts: which posteriors; the others stay with the optimiser.
     """
 

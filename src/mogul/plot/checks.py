@@ -1,4 +1,4 @@
-"""Predictions against what came true."""
+"""Predictions against true outputs."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from mogul.errors import DataError, require_positive
 from mogul.metrics import coverage
 from mogul.plot.style import BLUE, FAINT, GREY, add_legend, axes_or_new, column_of, fitted_of, truth_of
 
-# The most intervals that can be told apart: with more, points alone are drawn.
+# Largest number of intervals drawn; beyond it only points are drawn.
 _MOST_INTERVALS = 150
 
 
 def predicted_against_true(
     model: Any, X: Any, Y: Any, output: int | str = 0, *, num_samples: int = 300, ax: Axes | None = None
 ) -> Axes:
-    """Predicted mean of one output against its true value, with 10–90 % intervals where rows are few.
+    """Predicted mean of one output against its true value, with 10–90 % intervals for few rows.
 
     Args:
         model: a fitted regressor, or what `mogul.fit` gave.
@@ -54,9 +54,9 @@ def predicted_against_true(
 
 
 def calibration(model: Any, X: Any, Y: Any, *, num_samples: int = 300, ax: Axes | None = None) -> Axes:
-    """How many true values fall inside the model's central intervals, against how many should.
+    """Coverage of the model's central intervals against their nominal probability.
 
-    A line below the diagonal is a model that is too sure; above it, one that is not sure enough.
+    Below the diagonal the model is overconfident; above it, underconfident.
 
     Args:
         model: a fitted regressor, or what `mogul.fit` gave.
@@ -88,16 +88,16 @@ def calibration(model: Any, X: Any, Y: Any, *, num_samples: int = 300, ax: Axes 
 def pit_histogram(
     model: Any, X: Any, Y: Any, *, num_bins: int = 20, num_samples: int = 300, ax: Axes | None = None
 ) -> Axes:
-    """Where true values fall in their predicted distributions, P(output ≤ truth): flat if the model is calibrated.
+    """Histogram of the probability integral transform P(output ≤ truth): flat if the model is calibrated.
 
-    A hump in the middle is a model that is not sure enough, a trough one that is too sure, a slope one that is off to
-    one side. The grey band is where nine bars of ten lie by chance, if all values were independent.
+    A hump in the middle is underconfidence, a trough overconfidence, a slope bias. Nine of ten bars lie in the grey
+    band by chance if all values are independent.
 
     Args:
         model: a fitted regressor, or what `mogul.fit` gave.
         X: inputs of test rows.
         Y: their outputs; missing values (NaN) are left out.
-        num_bins: how many bars.
+        num_bins: number of bars.
         num_samples: draws of the predictive mixture.
         ax: where to draw.
     """

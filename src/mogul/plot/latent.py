@@ -16,7 +16,7 @@ from mogul.plot.style import BLUE, COLOURS, add_legend, axes_or_new, column_of, 
 
 _GRID = 60
 _SHADES = LinearSegmentedColormap.from_list("shades", ["white", "0.55"])
-# How many labels get a colour each; with more, a legend is no help.
+# Largest number of labels, each with its own colour.
 _MOST_LABELS = len(COLOURS)
 
 
@@ -28,16 +28,16 @@ def latent_map(
     axes: tuple[int | str, int | str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Where rows lie in two dimensions of latent space, and how sure the model is of it.
+    """Positions of rows in two dimensions of latent space, with their uncertainty.
 
-    Each row is a point at the mean of its q(x), in an ellipse of one standard deviation. The grey behind them is the
-    standard deviation of the outputs there: dark where the model has seen nothing.
+    Each row is a point at the mean of its q(x), in an ellipse of one standard deviation. The grey background is the
+    standard deviation of the outputs there: dark far from the data.
 
     Args:
         model: a fitted `MultiOutputGPLVM`, or what `mogul.fit` gave for an `-lvm` model.
         Y: rows to place on the map, with NaN where values are missing; the training rows by default.
         labels: a group for each row, for colours: at most seven groups.
-        axes: two latent inputs, by name or column; the two along which rows are spread most by default.
+        axes: two latent inputs, by name or column; by default the two with the largest spread of rows.
         ax: where to draw.
     """
     fitted = fitted_latent_of(model)

@@ -1,4 +1,4 @@
-"""What a model predicts along one input."""
+"""Predictions along one input."""
 
 from typing import Any
 
@@ -26,18 +26,18 @@ def slice_through(
     num_samples: int = 1000,
     ax: Axes | None = None,
 ) -> Axes:
-    """Mean and central interval of one output along one input, the others held still.
+    """Mean and central interval of one output along one input, with the other inputs fixed.
 
     Args:
         model: a fitted regressor, or what `mogul.fit` gave.
         along: the input that varies, by name or column.
         output: the output, by name or column.
-        at: where the other inputs are held, one value for each input; at their training means by default.
-        X: inputs, for the range of the slice and marks of where the data lie along it; else two standard deviations
-            around the training mean.
-        Y: outputs of the same rows, drawn where there is one input alone: elsewhere rows do not lie on the slice.
+        at: fixed values of the inputs, one for each input; by default their training means.
+        X: inputs, for the range of the slice and marks at the data; else two standard deviations around the training
+            mean.
+        Y: outputs of the same rows, drawn only if there is one input: with more, rows do not lie on the slice.
         level: probability of the interval, noise included.
-        num_points: along the slice.
+        num_points: points along the slice.
         num_samples: draws of the predictive mixture.
         ax: where to draw.
     """

@@ -1,4 +1,4 @@
-"""What a model has found: which outputs go together, and which inputs matter to its latent functions."""
+"""Learnt structure: correlations of the outputs, and relevance of the inputs to the latent functions."""
 
 from typing import Any, Literal, get_args
 
@@ -15,20 +15,20 @@ from mogul.prediction import Prediction
 from mogul.priors import DeepGPs, IndependentGPs
 
 CorrelationsOf = Literal["outputs", "errors"]
-# The most outputs that leave room for numbers in a matrix, and the most that leave room for names.
+# Largest numbers of outputs for which a matrix shows numbers, and names.
 _MOST_NUMBERS, _MOST_NAMES = 10, 40
 
 
 def correlations(
     model: Any, X: Any, of: CorrelationsOf = "outputs", *, num_samples: int = 300, ax: Axes | None = None
 ) -> Axes:
-    """The correlation matrix of the outputs, as the model has it over these rows.
+    """The model's correlation matrix of the outputs over these rows.
 
     Args:
         model: a fitted regressor, or what `mogul.fit` gave.
         X: inputs of at least two rows.
-        of: "outputs": how the predicted signals vary together from row to row. "errors": how uncertain they are
-            together at a row, on average over rows, noise and its correlations included.
+        of: "outputs": correlation of the predicted signals over rows. "errors": correlation of the predictive
+            uncertainty at a row, averaged over rows, noise included.
         num_samples: draws of the predictive mixture.
         ax: where to draw.
     """
@@ -58,14 +58,14 @@ def correlations(
 
 
 def relevance(model: Any, *, ax: Axes | None = None) -> Axes:
-    """How quickly the latent functions change along each input: 1/lengthscale, inputs standardised.
+    """Relevance of each input to the latent functions: 1/lengthscale, inputs standardised.
 
-    A bar is the mean over latent GPs, dots are the GPs. The plane that they are added to, and a mixing that depends on
-    the input, are not seen here: an input with a short bar may still matter through those.
+    A bar is the mean over latent GPs, dots are the GPs. The linear mean and a mixing that depends on the input are not
+    shown: an input with a short bar may still matter through those.
 
     Args:
-        model: a fitted regressor, or what `mogul.fit` gave, whose kernel has a lengthscale for each input; of a mixture
-            the first is drawn, and `members` has the others.
+        model: a fitted regressor, or what `mogul.fit` gave, whose kernel has a lengthscale for each input; for a
+            mixture, the first member is drawn, and `members` has the others.
         ax: where to draw.
     """
     fitted = fitted_of(model)
@@ -90,7 +90,7 @@ def relevance(model: Any, *, ax: Axes | None = None) -> Axes:
 
 
 def _across_rows(prediction: Prediction) -> Float[Array, "P P"]:
-    """Of the signal over rows and components; an output that never changes goes with none."""
+    """Correlations of the signal over rows and components; zero for a constant output."""
     signal = prediction.component_mean.reshape(-1, prediction.mean.shape[1])
     log_weight = prediction.log_weight
     weight = None if log_weight is None else np.repeat(np.exp(log_weight), len(prediction.mean))
@@ -99,7 +99,7 @@ def _across_rows(prediction: Prediction) -> Float[Array, "P P"]:
 
 
 def _within_rows(prediction: Prediction) -> Float[Array, "P P"]:
-    """Of the outputs at each row, by the law of total covariance; the mean over rows."""
+    """Correlations of the outputs at a row, by the law of total covariance, averaged over rows."""
     cov = prediction.cov_of_means() + prediction.joint.cross_cov(prediction.mean.shape[-1])
     noise = prediction.average(prediction.component_var)
     each = [_correlation(one + np.diag(own)) for one, own in zip(cov, noise, strict=True)]
@@ -116,7 +116,7 @@ def _correlation(cov: Float[Array, "P P"]) -> Float[Array, "P P"]:
 
 
 def _lengthscales(fitted: Fitted) -> Float[Array, "L D"]:
-    """Of the GPs on the inputs, in standardised units."""
+    """Lengthscales of the GPs on the inputs, in standardised units."""
     prior = fitted.model.prior
     first = prior.layers[0] if isinstance(prior, DeepGPs) else prior
     num_inputs = len(fitted.input_names)

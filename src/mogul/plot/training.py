@@ -12,10 +12,10 @@ from mogul.plot.style import BLUE, FAINT, add_legend, axes_or_new, draw_marks, f
 def learning_curve(model: Any, *, ax: Axes | None = None) -> Axes:
     """The training objective, epoch by epoch, of each random start.
 
-    The first tenth of the epochs, where it rises steeply, may lie below the picture.
+    The first tenth of the epochs, where it rises steeply, may lie below the axes.
 
     Args:
-        model: a fitted estimator, or what `mogul.fit` gave; of a mixture of models the first is drawn, and `members`
+        model: a fitted estimator, or what `mogul.fit` gave; for a mixture of models, the first is drawn, and `members`
             has the others.
         ax: where to draw.
     """

@@ -1,4 +1,4 @@
-"""What a model says about new points: moments, mixtures, densities, draws."""
+"""Predictive distributions at new points: moments, mixtures, densities, draws."""
 
 from mogul.prediction.prediction import Prediction, predict
 

@@ -2,14 +2,14 @@
 
     p(y) = ∫ p(y | z) N(z | 0, I) dz
 
-For z far from what explains y, p(y | z) is next to nothing: an average over draws of z alone would need millions of
-them once several outputs with little noise share a few latents. Draws are here from
+p(y | z) is negligible for most z: a plain average over draws of z would need millions of draws when several outputs
+with little noise share a few latents. Draws come instead from
 
     r(z) = N(z) (a + b N(y | m + J z, R)/N(y | m, C) + c N(y | m + J z, kR)/N(y | m, C′)),     C = J Jᵀ + R
 
-the exact posterior of z for a signal that is linear about its most likely z, with Normal noise of covariance R, the
-same with k times the noise, and a few draws of z itself, which bound the weights p(y | z) N(z)/r(z). Where the model is
-linear and Normal, all draws of the first kind have the same weight.
+The second part is the exact posterior of z for a signal linearised at its most likely z, with Normal noise of
+covariance R. The third has k times the noise. The first, draws of z itself, bounds the weights p(y | z) N(z)/r(z).
+For a linear Normal model all draws of the second part have the same weight.
 """
 
 from dataclasses import dataclass
@@ -22,19 +22,19 @@ from torch import Tensor
 from mogul.core.moments import Marginals, standard_normal
 from mogul.heads import NoiseLaw, NormalLaw
 
-# Shares of draws: of z by itself, of z given y for a linear model, and the same with the noise widened.
+# Shares of draws from the prior of z and from the widened linear posterior, and the widening k of the noise.
 _OF_PRIOR, _OF_WIDE, _WIDENING = 0.125, 0.375, 4.0
 _MOST_STEPS, _SETTLED = 12, 0.01
-# The effective variance is residual over slope, 0/0 at residual 0: smaller residuals are raised to this number of sds.
+# Least residual, in standard deviations, for the effective variance residual/slope, which is 0/0 at residual 0.
 _SMALL = 0.1
-# The least share of the effective variance that counts as noise, where factors of correlated noise are drawn.
+# Least share of noise in the effective variance, where factors of correlated noise are drawn.
 _LEAST_NOISE = 0.1
 _TRIED = 64
 
 
 @runtime_checkable
 class Signal(Protocol):
-    """What outputs are made of but for their noise: T components at each of N points."""
+    """The noise-free signal behind the outputs: T components at each of N points."""
 
     @property
     def num_components(self) -> int:
@@ -51,7 +51,7 @@ class Signal(Protocol):
         ...
 
     def jacobian(self, z: Float[Tensor, "T N E"]) -> Float[Tensor, "T N P E"]:
-        """Of the signal's mean in z."""
+        """Jacobian of the signal's mean in z."""
         ...
 
     def rows(self, index: Int[Tensor, "B"]) -> "Signal":
@@ -63,9 +63,9 @@ class Signal(Protocol):
 class Rows:
     """N rows of outputs in the units of the signal; missing ones are zero.
 
-    `cross` is the noise's off-diagonal part. Where noises are correlated given their scales, `loadings` is the matrix U
-    of `mogul.heads.NoiseCorrelation`, and its R factors ξ are the last entries of z: given these, outputs have noises
-    of their own.
+    `cross` is the off-diagonal part of the noise covariance. Where noises are correlated given their scales, `loadings`
+    is the matrix U of `mogul.heads.NoiseCorrelation`, and its R factors ξ are the last entries of z: given these,
+    noises are independent.
     """
 
     y: Float[Tensor, "N P"]
@@ -85,7 +85,7 @@ class Rows:
         here = signal.at(own)
         if self.loadings is None:
             return self.law.log_density(self.y, self.observed, here)
-        assert isinstance(self.law, NormalLaw)  # others say themselves how outputs belong together
+        assert isinstance(self.law, NormalLaw)  # other laws define their own joint distribution
         shared, own_share = factors @ self.loadings.T, 1 - self.loadings.square().sum(-1)
         return self.law.log_density_given(self.y, self.observed, here, shared, own_share)
 
@@ -99,7 +99,7 @@ class Rows:
         return Rows(self.y[index], self.observed[index], self.law.rows(index), self.cross, self.loadings)
 
     def noise(self, signal: Marginals) -> tuple[Float[Tensor, "T N P _"], Float[Tensor, "T N P P"]]:
-        """The slopes of y in the factors of the noise, and R, the covariance of what is left of it."""
+        """The slopes of y in the noise factors, and R, the covariance of the remaining noise."""
         if self.loadings is None:
             return signal.mean.new_zeros((*signal.mean.shape, 0)), self.noise_cov(signal)
         var = self._effective_var(signal)
@@ -108,14 +108,14 @@ class Rows:
         return noise_var.sqrt().unsqueeze(-1) * self.loadings, torch.diag_embed(torch.where(self.observed, left, 1.0))
 
     def noise_cov(self, signal: Marginals) -> Float[Tensor, "T N P P"]:
-        """R: the covariance of Normal noise that pulls at the signal as this one does at y; of missing outputs I."""
+        """R: covariance of the Normal noise with the same gradient at y as this noise; I for missing outputs."""
         both = self.observed.unsqueeze(-1) & self.observed.unsqueeze(-2)
         var = signal.var + self.law.var if self.cross is not None else self._effective_var(signal)
         diagonal = torch.diag_embed(torch.where(self.observed, var, 1.0))
         return diagonal if self.cross is None else diagonal + both * self.cross
 
     def _effective_var(self, signal: Marginals) -> Float[Tensor, "T N P"]:
-        """(y − m)/(∂ log p/∂m): the variance itself for Normal noise, that of the likeliest scales for a mixture."""
+        """(y − m)/(∂ log p/∂m): the variance for Normal noise, or at the likeliest scale for a scale mixture."""
         scale = (signal.var + self.law.var).sqrt()
         gap = (self.y - signal.mean).abs().maximum(_SMALL * scale)
         with torch.enable_grad():
@@ -127,7 +127,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class _Linear:
-    """y = m + J z + noise: `gap` is y − m; missing outputs have no part in it."""
+    """y = m + J z + noise: `gap` is y − m, zero for missing outputs."""
 
     jacobian: Float[Tensor, "T N P E"]
     gap: Float[Tensor, "T N P"]
@@ -136,7 +136,7 @@ class _Linear:
 
     @staticmethod
     def around(z: Float[Tensor, "T N E"], signal: Signal, rows: Rows) -> "_Linear":
-        """About this z."""
+        """Linearised at this z."""
         own, _ = rows.parts(z)
         here = signal.at(own)
         jacobian = signal.jacobian(own) * rows.observed.unsqueeze(-1)
@@ -146,22 +146,22 @@ class _Linear:
 
     @staticmethod
     def of(jacobian: Tensor, gap: Tensor, noise_cov: Tensor) -> "_Linear":
-        """With these, and the roots of both covariances."""
+        """From these, with the Cholesky factors of both covariances."""
         cov = jacobian @ jacobian.transpose(-1, -2) + noise_cov
         return _Linear(jacobian, gap, _cholesky(noise_cov), _cholesky(cov))
 
     def widened(self, factor: float) -> "_Linear":
-        """With `factor` times the noise variance."""
+        """With `factor` times the noise covariance."""
         return _Linear.of(self.jacobian, self.gap, factor * self.noise_root @ self.noise_root.transpose(-1, -2))
 
     def update(self, rest: Float[Tensor, "*K T N P"]) -> Float[Tensor, "*K T N E"]:
-        """Jᵀ C⁻¹ times this."""
+        """Jᵀ C⁻¹ rest."""
         columns = rest.reshape(-1, *rest.shape[-3:]).permute(1, 2, 3, 0)
         solved = self.jacobian.transpose(-1, -2) @ torch.cholesky_solve(columns, self.root)
         return solved.permute(3, 0, 1, 2).reshape(*rest.shape[:-1], -1)
 
     def draw(self, z: Float[Tensor, "K T N E"], noise: Float[Tensor, "K T N P"]) -> Float[Tensor, "K T N E"]:
-        """Draws given y from draws of z and of the noise, both standard Normal: Matheron's rule."""
+        """Posterior draws from standard Normal z and noise, by Matheron's rule."""
         return z + self.update(self.gap - _times(self.jacobian, z) - _times(self.noise_root, noise))
 
     def log_ratio(self, z: Float[Tensor, "K T N E"]) -> Float[Tensor, "K T N"]:
@@ -177,9 +177,9 @@ def log_density(
     Args:
         signal: of the rows.
         rows: their outputs.
-        num_draws: for each component and row.
+        num_draws: draws for each component and row.
         generator: draws them.
-        num_starts: z that explain y are sought from 0, and from the best of some draws of z for each start more.
+        num_starts: starts of the search for z: first 0, then the best of some draws for each further start.
     """
     shape = (signal.num_components, len(rows.y), signal.num_random + rows.num_factors)
     starts = [rows.y.new_zeros(shape)]
@@ -203,17 +203,17 @@ def log_density(
 def _best_draw(
     shape: tuple[int, ...], signal: Signal, rows: Rows, generator: torch.Generator
 ) -> Float[Tensor, "T N E"]:
-    """Of some draws of z, the one that explains y best."""
+    """The draw of z with the highest likelihood of y among some draws."""
     draws = standard_normal((_TRIED, *shape), generator, like=rows.y)
     best = rows.log_density(signal, draws).argmax(0)
     return draws.gather(0, best[None, ..., None].expand(1, *shape))[0]
 
 
 def _log_mean(log_weight: Float[Tensor, "K *N"], log_control: Float[Tensor, "K *N"]) -> Float[Tensor, "*N"]:
-    """The log of the mean weight, corrected by a control whose mean is 1: in the limit of many draws the same.
+    """Log of the mean weight, corrected by a control variate of mean 1; unbiased in the limit of many draws.
 
-    The control is the share of the linear model's own draws; where that model is exact, weights are proportional to it
-    and the correction leaves no error at all (Owen and Zhou 2000, Safe and Effective Importance Sampling).
+    The control is the share of the linear model's proposal. Where that model is exact, weights are proportional to it,
+    and the correction leaves no error (Owen and Zhou 2000, Safe and Effective Importance Sampling).
     """
     level = log_weight.amax(0)
     weight, control = torch.exp(log_weight - level), torch.exp(log_control)
@@ -233,7 +233,7 @@ def _likeliest(
 ) -> Float[Tensor, "T N E"]:
     """Where log p(y | z) − ½‖z‖² is largest, by damped Gauss–Newton steps from this z.
 
-    Once half of the rows are there, the others go on by themselves.
+    Once half of the rows have converged, iterations continue for the others only.
     """
     best = _log_joint(z, signal, rows)
     step = torch.ones_like(best) if step is None else step
@@ -243,7 +243,7 @@ def _likeliest(
         reached = _log_joint(trial, signal, rows)
         better = reached > best
         gain = torch.where(better, reached - best, 0.0)
-        # A step too far is tried again at a third of its length.
+        # A step that does not improve is retried at a third of its length.
         missed = ~better & (step > 0.05) & ((trial - z).abs().amax(-1) > 0.01)
         z = torch.where(better.unsqueeze(-1), trial, z)
         best = torch.where(better, reached, best)
@@ -266,7 +266,7 @@ def _times(matrix: Float[Tensor, "T N P E"], vector: Float[Tensor, "*K T N E"]) 
 
 
 def _cholesky(cov: Float[Tensor, "T N P P"]) -> Float[Tensor, "T N P P"]:
-    # Without the check of `cholesky`: predictions that are no numbers give densities that are none.
+    # `cholesky_ex` does not raise: a NaN prediction gives a NaN density.
     root: Tensor = torch.linalg.cholesky_ex(cov).L
     return root
 

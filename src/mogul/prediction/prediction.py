@@ -1,4 +1,4 @@
-"""What a model says about new points: moments, and the mixture they come from."""
+"""Predictive distributions at new points: a mixture and its moments."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from mogul.errors import ConfigError, ShapeError, require_positive
 from mogul.models.model import Model
 from mogul.prediction.row_density import HeadDensity, PooledDensity, RowDensity, has_shared_draws
 
-# How many numbers a part of a prediction may hold at work: some 160 MB in float64, a few times over.
+# Numbers per tensor while a part of a prediction is computed: about 160 MB in float64, for a few tensors.
 _NUMBERS_AT_ONCE = 20_000_000
 
 
@@ -24,12 +24,12 @@ _NUMBERS_AT_ONCE = 20_000_000
 class Prediction:
     """The predictive distribution of the outputs, noise included, at N points.
 
-    It is a mixture of S Normals, one for each draw of the latent functions, with equal weights; or one for each learnt
-    site of a deep model, with the weights of `log_weight`. Given a component, outputs are independent, unless `joint`
-    says otherwise. `mean` and `var` are the mixture's moments, in closed form where the model has them.
+    It is a mixture of S Normals: one for each draw of the latent functions, with equal weights, or one for each learnt
+    site of a deep model, with the weights of `log_weight`. Given a component, outputs are independent unless `joint`
+    says otherwise. `mean` and `var` are the mixture's moments, in closed form where the model has one.
 
-    Outputs that share latent functions would need far more draws than S for the density of a whole row: `density` has
-    it by importance sampling around what explains y, where a model made the prediction from inputs that were given.
+    For outputs that share latent functions, the density of a whole row would need far more draws than S. `density`
+    computes it by importance sampling, for predictions of a model at given inputs.
     """
 
     mean: Float[Array, "N P"]
@@ -37,12 +37,12 @@ class Prediction:
     component_mean: Float[Array, "S N P"]
     component_var: Float[Array, "S N P"]
     joint: Independent = field(default_factory=Independent, kw_only=True)
-    log_weight: Float[Array, "S"] | None = field(default=None, kw_only=True)  # None: all components count the same
-    density: RowDensity | None = field(default=None, kw_only=True)  # None: that of the mixture
+    log_weight: Float[Array, "S"] | None = field(default=None, kw_only=True)  # None: equal weights
+    density: RowDensity | None = field(default=None, kw_only=True)  # None: the mixture's density
 
     @staticmethod
     def pooled(members: "Sequence[Prediction]") -> "Prediction":
-        """The mixture of some mixtures of S components each, with equal weights; components come by turns."""
+        """Mixture of mixtures of S components each, with equal weights; components are interleaved."""
         means = np.stack([member.mean for member in members])
         of_means = [member.component_mean for member in members]
         of_vars = [member.component_var for member in members]
@@ -79,7 +79,7 @@ class Prediction:
         return self.rescaled(Standardiser(-units.shift / units.scale, 1 / units.scale))
 
     def stretched(self, factor: Float[Array, "P"]) -> "Prediction":
-        """The same about its mean, with `factor` times the spread of each output."""
+        """The same mean, with the standard deviation of each output multiplied by `factor`."""
         return Prediction(
             self.mean,
             self.var * factor**2,
@@ -91,14 +91,14 @@ class Prediction:
         )
 
     def smoothed(self) -> "Prediction":
-        """The same mixture with means nearer to its mean and wider components, for densities of single outputs.
+        """The mixture with wider components and means shrunk towards its mean, for densities of single outputs.
 
-        With few draws and little noise a mixture is a comb. Here each component is widened by h² times the variance of
-        the means, and these are moved so that the mixture has the moments `mean` and `var`, for h by Silverman's rule:
-        the shrinkage of West 1993 (Approximating Posterior Distributions by Mixture). Normal means stay Normal.
+        With few draws and little noise the mixture's density has separate peaks. Each component is widened by h² times
+        the variance of the means, with h from Silverman's rule, and the means are moved so that the mixture has the
+        moments `mean` and `var` (West 1993, Approximating Posterior Distributions by Mixture). Normals stay Normal.
         """
         num_draws = len(self.component_mean)
-        if self.log_weight is not None or num_draws < 3:  # sites are no draws
+        if self.log_weight is not None or num_draws < 3:  # learnt sites are not random draws
             return self
         widening = (4 / (3 * num_draws)) ** 0.4
         of_draws = self.component_mean.var(0)
@@ -150,11 +150,11 @@ class Prediction:
         return self.mixture_log_density(y) if self.density is None else self.density.log_density(y)
 
     def mixture_log_density(self, y: Float[Array, "N P"]) -> Float[Array, "N"]:
-        """The same by the components alone, the log of their mean: too low where outputs share what is drawn."""
+        """Log of the mean density of the components: too low where outputs share latent draws."""
         return self.log_mean(self.component_log_density(y))
 
     def log_mean(self, each: Float[Array, "S N"]) -> Float[Array, "N"]:
-        """The log of the mean over components, by their weights, of something that each has the log of."""
+        """Log of the weighted mean over components, from the logs in `each`."""
         if self.log_weight is None:
             result: Float[Array, N] = logsumexp(each, axis=0) - math.log(len(each))
         else:
@@ -162,7 +162,7 @@ class Prediction:
         return result
 
     def average(self, each: Float[Array, "S *N"]) -> Float[Array, "*N"]:
-        """The mean over components, by their weights, of something that each has."""
+        """Weighted mean of `each` over components."""
         result: Array = each.mean(0) if self.log_weight is None else np.tensordot(np.exp(self.log_weight), each, 1)
         return result
 
@@ -181,7 +181,7 @@ class Prediction:
         return self.average(ndtr((y - self.component_mean) / np.sqrt(self.component_var)))
 
     def quantiles(self, levels: Sequence[float] | Float[Array, "Q"]) -> Float[Array, "Q N P"]:
-        """Quantiles of the mixture, per output: not those of a Normal with its mean and variance."""
+        """Quantiles of the mixture per output, not of a Normal with the same mean and variance."""
         if not len(levels):
             raise ConfigError(f"At least one level must be given; got {levels}. The median is 0.5.")
         for level in levels:
@@ -190,9 +190,9 @@ class Prediction:
         return np.stack([self._quantile(level) for level in levels])
 
     def sample(self, num_samples: int, seed: int | np.random.Generator | None = 0) -> Float[Array, "K N P"]:
-        """Draws of the outputs, noise included, independent over points; for one seed the same each time.
+        """Draws of the outputs, noise included, independent over points; reproducible for a fixed seed.
 
-        A generator goes on with each call; None draws others each time.
+        With a generator or None, each call returns different draws.
         """
         require_positive(num_samples=num_samples)
         rng = np.random.default_rng(seed)
@@ -205,16 +205,16 @@ class Prediction:
         return self._drawn(components, rng)
 
     def sample_components(self, num_samples: int, seed: int | np.random.Generator | None = 0) -> Float[Array, "K N P"]:
-        """Draws as `sample` has them, each of a component of its own, where there are as many and all count the same.
+        """Draws like `sample`, each from a different component, if there are enough and their weights are equal.
 
-        With replacement, some of the components would be drawn from twice, and others not at all.
+        Sampling with replacement would use some components twice and others never.
         """
         num_components, num_points, _ = self.component_mean.shape
         if self.log_weight is not None or num_samples > num_components:
             return self.sample(num_samples, seed)
         rng = np.random.default_rng(seed)
         every = np.arange(num_components)[:, None]
-        if num_samples < num_components:  # at random for each point by itself, since neighbours may be of one kind
+        if num_samples < num_components:  # at random for each point: neighbouring components may be alike
             every = rng.permuted(np.repeat(every, num_points, axis=1), axis=0)[:num_samples]
         return self._drawn(every, rng)
 
@@ -225,7 +225,7 @@ class Prediction:
         return result
 
     def _quantile(self, level: float) -> Float[Array, "N P"]:
-        # Every component has `level` of its mass below its own quantile, so the mixture's lies between the extremes.
+        # The mixture's quantile lies between the smallest and the largest quantile of its components.
         each = self.component_mean + ndtri(level) * np.sqrt(self.component_var)
         low: Array = each.min(0)
         high: Array = each.max(0)
@@ -251,8 +251,8 @@ def predict(model: Model, x: Float[torch.Tensor, "*S N D"], num_samples: int, ge
     Args:
         model: a trained model.
         x: standardised inputs, or S draws of latent ones.
-        num_samples: the number S of draws that make up the mixture; a model with learnt sites has as many components as
-            sites, and draws only what is random in its noise.
+        num_samples: the number S of draws that make up the mixture; a model with learnt sites has one component per
+            site, and draws only the random part of its noise.
         generator: draws them.
     """
     require_positive(num_samples=num_samples)
@@ -277,7 +277,7 @@ def _predict_rows(
 ) -> Prediction:
     q = model.prior(x, num_samples, generator)
     components = model.components_given(q, x, num_samples, generator)
-    # Where q itself carries draws there is no closed form, and the components are as good as another pass.
+    # With draws in q there is no closed form, and the components' moments are as good as a second pass.
     moments = model.outputs(q, x, generator) if q.mean.dim() == 2 else components.pooled()
     noise, unit = model.head.noise(x, generator), model.mean.scale
     if components.log_weight is not None and noise.is_drawn:
@@ -295,7 +295,7 @@ def _predict_rows(
 
 
 def _pooled_weights(each: "Sequence[Float[Array, 'S'] | None]") -> "Float[Array, 'T'] | None":
-    """Of components by turns, each mixture with the same weight."""
+    """Log weights of interleaved components, with the same total weight for each mixture."""
     given = [log_weight for log_weight in each if log_weight is not None]
     if not given:
         return None
@@ -304,7 +304,7 @@ def _pooled_weights(each: "Sequence[Float[Array, 'S'] | None]") -> "Float[Array,
 
 
 def _pooled_density(each: Sequence[RowDensity | None]) -> PooledDensity | None:
-    """None where one of them has none: members of a mixture are all of one kind, or it says little more than they."""
+    """Pooled density of the members; None if any of them has none."""
     given = [density for density in each if density is not None]
     return PooledDensity(tuple(given)) if len(given) == len(each) else None
 
@@ -314,5 +314,5 @@ def _numpy(values: torch.Tensor) -> Array:
 
 
 def _normalised(log_weight: torch.Tensor) -> Array:
-    """In double precision, for those who ask that probabilities sum to one."""
+    """Normalised in double precision, so that probabilities sum to one."""
     return _numpy(torch.log_softmax(log_weight.double(), 0))

@@ -1,4 +1,4 @@
-"""The density of whole rows of outputs, all that they share included, for predictions to carry."""
+"""Joint density of whole rows of outputs, shared latents included, as held by a prediction."""
 
 import copy
 import math
@@ -23,33 +23,33 @@ from mogul.prediction.importance import Rows, log_density
 
 @dataclass(frozen=True)
 class _Effort:
-    """Draws for each row, starts of the search, and the fewest draws for each component of a deep model."""
+    """Draws per row, starts of the search, and least draws per component of a deep model."""
 
     num_draws: int
     num_starts: int
     fewest: int
 
 
-# A signal that is linear in its latents has one z that explains y; hidden units may have several. Rows where draws were
-# as good as fewer than a quarter of them are looked at once more.
+# A signal that is linear in its latents has a single mode of z given y; hidden units may give several. Rows whose
+# effective number of draws is below a quarter are estimated again with more.
 _LINEAR, _CURVED, _HARD = _Effort(32, 1, 4), _Effort(64, 2, 4), _Effort(512, 4, 4)
-# For means over many rows, which are asked for after each epoch.
+# For means over many rows, computed after each epoch.
 _QUICK_LINEAR, _QUICK_CURVED, _QUICK_HARD = _Effort(16, 1, 2), _Effort(24, 1, 2), _Effort(128, 2, 2)
 _MOST_COMPONENTS = 32
-# How many numbers a part may hold at work: some 30 MB in float64, a few times over.
+# Numbers per tensor while a part is computed: about 30 MB in float64, for a few tensors.
 _NUMBERS_AT_ONCE = 4_000_000
 
 
 @runtime_checkable
 class RowDensity(Protocol):
-    """log p(y) of rows, joint over outputs, and what a prediction may be turned into."""
+    """log p(y) of rows, joint over outputs, with the transformations of a prediction."""
 
     def log_density(self, y: Float[Array, "N P"], seed: int = 0) -> Float[Array, "N"]:
         """log p(y) per row over its observed outputs; NaN is missing."""
         ...
 
     def affine(self, scale: Float[Array, "P"], shift: Float[Array, "*N P"]) -> "RowDensity":
-        """Of shift + scale ∘ y."""
+        """Density of shift + scale ∘ y."""
         ...
 
     def rows(self, index: Index) -> "RowDensity":
@@ -63,7 +63,7 @@ class RowDensity(Protocol):
 
 @dataclass(frozen=True)
 class PooledDensity:
-    """That of a mixture with equal weights."""
+    """Density of a mixture with equal weights."""
 
     members: tuple[RowDensity, ...]
 
@@ -74,7 +74,7 @@ class PooledDensity:
         return result
 
     def affine(self, scale: Float[Array, "P"], shift: Float[Array, "*N P"]) -> "PooledDensity":
-        """Of shift + scale ∘ y."""
+        """Density of shift + scale ∘ y."""
         return PooledDensity(tuple(member.affine(scale, shift) for member in self.members))
 
     def rows(self, index: Index) -> "PooledDensity":
@@ -88,7 +88,7 @@ class PooledDensity:
 
 @dataclass(frozen=True)
 class _HeadSignal:
-    """M h(F) for F = mean + √var ∘ z and what is random in the features, with M integrated out."""
+    """M h(F) for F = mean + √var ∘ z and the random part of the features, with M integrated out."""
 
     q: Marginals
     features: Features
@@ -126,21 +126,21 @@ class _HeadSignal:
 class HeadDensity:
     """y = shift + scale ∘ (M h(F) + noise) for F ~ q at N points: q has T components, draws of a deep model's layers.
 
-    All in float64, by itself: a model that is trained on does not change it.
+    All in float64 and copied: further training of the model does not change it.
     """
 
     q: Marginals
     features: Features
     matrices: Matrices
     law: NoiseLaw
-    extra_var: Float[Tensor, "N P"]  # of the mean that the head is added to, in the head's units
+    extra_var: Float[Tensor, "N P"]  # variance of the output mean, in the head's units
     shift: Float[Tensor, "N P"]
     scale: Float[Tensor, "P"]
-    loadings: Float[Tensor, "P R"] | None = None  # of correlated noise
+    loadings: Float[Tensor, "P R"] | None = None  # loadings of correlated noise
 
     @staticmethod
     def of(model: Model, q: Marginals, x: Float[Tensor, "N D"], generator: torch.Generator) -> "HeadDensity":
-        """What a model says at x given the marginals of its latents there."""
+        """The model's density at x, given the marginals of its latents there."""
         mean, var = (part.detach().double() for part in (q.mean, q.var))
         mean, var = (part.reshape(-1, *part.shape[-2:])[:_MOST_COMPONENTS] for part in (mean, var))
         zero = torch.zeros(len(x), model.head.mixing.num_outputs).to(q.mean)
@@ -159,7 +159,7 @@ class HeadDensity:
 
     @torch.no_grad()
     def log_density(self, y: Float[Array, "N P"], seed: int = 0, *, quick: bool = False) -> Float[Array, "N"]:
-        """log p(y) per row over its observed outputs; NaN is missing. Quick is good for a mean over rows."""
+        """log p(y) per row over its observed outputs; NaN is missing. `quick` is enough for a mean over rows."""
         efforts = self._efforts(quick)
         values = torch.as_tensor(np.ascontiguousarray(y))
         observed = ~values.isnan()
@@ -203,13 +203,13 @@ class HeadDensity:
         return log_density(signal, rows, num_draws, generator, effort.num_starts)
 
     def _efforts(self, quick: bool) -> tuple[_Effort, _Effort]:
-        """For all rows, and for those where it does not do."""
+        """Effort for all rows, and for rows where that is not enough."""
         if quick:
             return _QUICK_CURVED if self.features.num_random else _QUICK_LINEAR, _QUICK_HARD
         return _CURVED if self.features.num_random else _LINEAR, _HARD
 
     def affine(self, scale: Float[Array, "P"], shift: Float[Array, "*N P"]) -> "HeadDensity":
-        """Of shift + scale ∘ y."""
+        """Density of shift + scale ∘ y."""
         factor, added = torch.as_tensor(scale), torch.as_tensor(shift)
         return replace(self, shift=added + factor * self.shift, scale=factor * self.scale)
 
@@ -240,7 +240,7 @@ class HeadDensity:
         )
 
     def joined(self, others: "Sequence[HeadDensity]") -> "HeadDensity":
-        """For the points of this and then of the others."""
+        """Concatenate the points of this and of the others."""
         every = [self, *others]
         q = Marginals(*(torch.cat([getattr(part.q, name) for part in every], 1) for name in ("mean", "var")))
         matrices = self.matrices.joined([part.matrices for part in others])
@@ -265,8 +265,8 @@ def _in_double(features: Features) -> Features:
 
 
 def has_shared_draws(q: Marginals, x: Float[Tensor, "*S N D"]) -> bool:
-    """Whether a prediction from these is a mixture over draws of latents: not over learnt sites, nor of latent inputs.
+    """Whether a prediction is a mixture over draws of latents, not over learnt sites or latent inputs.
 
-    A model with sites is the mixture that it was trained as. Latent inputs are inferred from the very outputs.
+    A model with sites was trained as that mixture. Latent inputs are inferred from the outputs themselves.
     """
     return q.log_weight is None and x.dim() == 2

@@ -1,4 +1,4 @@
-"""Sparse GPs with all that depends on parameters alone computed once: for prediction, not for training."""
+"""Sparse GPs for prediction only: everything that depends on parameters alone is computed once."""
 
 import itertools
 from copy import deepcopy
@@ -17,41 +17,41 @@ from mogul.priors.kernels import DeepKernel, ScaledRBF
 from mogul.priors.solvers import Solver
 from mogul.priors.sparse import IndependentGPs
 
-# Products with other numbers of columns than multiples of this are far slower.
+# Matrix products are far slower unless the number of columns is a multiple of this.
 _COLUMNS = 16
 
 
 @dataclass(frozen=True)
 class CommonDraws(Marginals):
-    """Marginals whose draws are all made from the same noise, one number per draw and GP for every point.
+    """Marginals whose draws use the same noise at all points, one number per draw and GP.
 
-    At each point they are draws like any others; over points they make smooth functions, the same at each call.
+    At a single point these are ordinary draws; over points they are smooth functions, the same at each call.
     """
 
     noise: Float[Tensor, "S 1 K"]
 
     def sample(self, num_samples: int, generator: torch.Generator) -> Float[Tensor, "S N K"]:
-        """As many draws as the noise has; the arguments are there for those who call."""
+        """One draw for each row of the noise; the arguments are ignored."""
         return self.mean + self.var.sqrt() * self.noise
 
 
 @runtime_checkable
 class FrozenKernel(Protocol):
-    """A kernel with one of its arguments fixed to the inducing points; K kernels, or one that all GPs share."""
+    """A kernel with one argument fixed to the inducing points; K kernels, or one shared by all GPs."""
 
     def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "K N M"]:
         """K_xz."""
         ...
 
     def variance(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "K _"]:
-        """k(x, x) at each point, or one number where it is the same at all."""
+        """k(x, x) at each point, or one number if it is constant."""
         ...
 
 
 class FrozenRBF(nn.Module):
-    """s exp(−½ ‖(x − z)/ℓ‖²) for fixed z, s and ℓ: 2 to the power of one product with the numbers (x, x²).
+    """s exp(−½ ‖(x − z)/ℓ‖²) for fixed z, s and ℓ: 2 to the power of one matrix product with (x, x²).
 
-    Powers of two, since `torch.exp2` of 2,800 numbers took 3 µs where `torch.exp` took 9 (two threads) or 4 (one).
+    `torch.exp2` of 2,800 numbers took 3 µs; `torch.exp` took 9 (two threads) or 4 (one).
 
     Example:
         >>> from mogul.priors.kernels import rbf
@@ -67,7 +67,7 @@ class FrozenRBF(nn.Module):
     def __init__(self, kernel: ScaledRBF, points: Float[Tensor, "*K M D"]) -> None:
         super().__init__()
         num_inputs = points.shape[-1]
-        # Distances do not care where the origin is; products of large coordinates would lose digits.
+        # Centring does not change distances, and avoids cancellation for large coordinates.
         center = points.reshape(-1, num_inputs).mean(0)
         bits = torch.tensor(2.0).to(points).log().reciprocal()
         weights = bits * kernel.base_kernel.lengthscale.detach().pow(-2)
@@ -131,13 +131,13 @@ class FrozenAny(nn.Module):
 
     def variance(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "K N"]:
         """k(x, x)."""
-        # Without the extra axis, GPyTorch takes L variances at N = L points for a matrix, and keeps its diagonal.
+        # Without the extra axis, GPyTorch mistakes L variances at N = L points for a matrix and keeps its diagonal.
         value: Tensor = self.kernel(x.unsqueeze(0), diag=True)
         return value.reshape(-1, len(x))
 
 
 def freeze_kernel(kernel: Kernel, points: Float[Tensor, "*K M D"]) -> FrozenKernel:
-    """The kernel between these points and others, as quickly as its kind allows."""
+    """The kernel between these points and others, by the fastest implementation for its type."""
     if kernel.active_dims is None and isinstance(kernel, ScaledRBF):
         return FrozenRBF(kernel, points)
     if kernel.active_dims is None and isinstance(kernel, DeepKernel):
@@ -146,15 +146,16 @@ def freeze_kernel(kernel: Kernel, points: Float[Tensor, "*K M D"]) -> FrozenKern
 
 
 class FrozenGPs(nn.Module):
-    """`IndependentGPs` that will not change: mean α·k and variance k_xx − ‖R₊k‖² + ‖R₋k‖², with k = K_zx.
+    """Frozen `IndependentGPs`: mean α·k and variance k_xx − ‖R₊k‖² + ‖R₋k‖², with k = K_zx.
 
     From q(v) = N(m, S Sᵀ) and the decomposition I − S Sᵀ = U diag(d) Uᵀ:
 
         α = K_zz^{-1/2 ᵀ} m          R = |d|^{1/2} Uᵀ K_zz^{-1/2}
 
-    R₊ has the rows with d > 0, where q knows more than the prior; as a rule all of them. Turned from the left it is
-    lower triangular, with the same norms: in blocks, three eighths of it are not multiplied, nor read for one row.
-    It errs less than Q = K_zz^{-1/2 ᵀ}(I − S Sᵀ)K_zz^{-1/2}. Measured in float32 against float64, RMS error of the
+    R₊ has the rows with d > 0, where q has less variance than the prior; usually all of them. An orthogonal matrix from
+    the left makes it lower triangular, with the same norms: in blocks, three eighths of it are neither multiplied nor
+    read.
+    It is more accurate than Q = K_zz^{-1/2 ᵀ}(I − S Sᵀ)K_zz^{-1/2}. In float32 against float64, the RMS error of the
     variance of seven GPs with k_xx = 1, M = 400 k-means points of 4,000 inputs of 21 dimensions, lengthscales around
     √21, q(v) the posterior given the data with a noise variance of 0.01:
 
@@ -163,8 +164,8 @@ class FrozenGPs(nn.Module):
         Σ A² − Σ (SᵀA)²            5.2e-7              1.3e-6         A = L⁻¹k
         ‖Rk‖²                      3.8e-7              6.9e-7
 
-    The mean errs by 1.6e-5 and 1.8e-4 with α as below; α needs no R. A triangular R errs 1.3 to 1.4 times as much as
-    one that is not, in a like setting.
+    The mean's error is 1.6e-5 and 1.8e-4 with α as below; α needs no R. A triangular R has 1.3 to 1.4 times the error
+    of a full one in a similar setting.
     """
 
     weights: Tensor
@@ -188,8 +189,8 @@ class FrozenGPs(nn.Module):
         self.num_inducing = points.shape[-2]
         self.mean = exact.mean
         positive = (values > 0).unsqueeze(-2)
-        num_negative = int((values < 0).sum(-1).max())  # eigenvalues ascend, so that negative ones come first
-        # R₊ᵀ, upper triangular, and α beside its last columns: both need all of k.
+        num_negative = int((values < 0).sum(-1).max())  # eigenvalues ascend: negative ones come first
+        # R₊ᵀ, upper triangular, and α beside its last columns: both need the whole of k.
         removed = _triangular(torch.where(positive, rotated, 0.0))
         both = torch.cat([removed.expand(len(weights), -1, -1), weights.mT], dim=-1)
         blocks_of_both = _column_blocks(both, self.num_inducing)
@@ -203,10 +204,10 @@ class FrozenGPs(nn.Module):
         self.register_buffer("noise", standard_normal((num_samples, 1, gps.num_latents), generator, like=points))
 
     def forward(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
-        """Marginals of q(F) at x; draws of them are made from the noise held here."""
+        """Marginals of q(F) at x; their draws use the noise held here."""
         rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
         cross = self._cross(rows)
-        # For one row names cost as much as sums: looked up here, a block takes 0.1 µs; as an attribute, 1.5.
+        # For one row attribute lookups matter: a block takes 0.1 µs when looked up here, 1.5 as an attribute.
         each = [cast(Tensor, self._buffers[name]) for name in self.block_names]
         both = torch.cat([torch.bmm(cross.narrow(2, 0, block.shape[1]), block) for block in each], dim=-1)
         removed = torch.linalg.vector_norm(both.narrow(2, 0, self.num_inducing), dim=-1)
@@ -226,7 +227,7 @@ class FrozenGPs(nn.Module):
         update: Tensor = torch.linalg.vecdot(self._cross(rows), self.weights)
         return (self.mean(rows) + update.T).reshape(*x.shape[:-1], self.num_latents)
 
-    # `forward`, `bmm` and `narrow` by name: for one row, hooks and rules for broadcasting and indices show in the time.
+    # Direct calls of `forward`, `bmm` and `narrow`: for one row, hooks, broadcasting and indexing cost measurable time.
     def _cross(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "L N M"]:
         cross = self.kernel.forward(rows)
         return cross if len(cross) == self.num_latents else cross.expand(self.num_latents, -1, -1)
@@ -241,7 +242,7 @@ class FrozenGPs(nn.Module):
 
 
 class FrozenDeep(nn.Module):
-    """`DeepGPs` whose layers may be frozen: each is drawn the way its marginals say, or taken at its sites."""
+    """`DeepGPs` with frozen layers: each is drawn from its marginals, or evaluated at its sites."""
 
     def __init__(self, deep: DeepGPs) -> None:
         super().__init__()
@@ -256,7 +257,7 @@ class FrozenDeep(nn.Module):
         return replace(q, log_weight=self.inner.log_weight())
 
     def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
-        """The layer that needs most; all but the first work on draws or sites."""
+        """The largest number of any layer; all layers but the first work on draws or sites."""
         layers: list[Any] = list(self.layers)
         num_points = self.inner.num_points(num_samples, drawn_inputs=drawn_inputs)
         drawn = [(num_samples, drawn_inputs), *((num_points, True) for _ in layers[1:])]
@@ -276,7 +277,7 @@ def _triangular(removed: Float[Tensor, "K M M"]) -> Float[Tensor, "K M M"]:
 
 
 def _column_blocks(both: Float[Tensor, "K M E"], num_triangular: int) -> list[Float[Tensor, "K _ _"]]:
-    """Columns of an upper triangular matrix and some more, without the zeros below them, side by side.
+    """Blocks of columns of an upper triangular matrix and further columns, without the zeros below the diagonal.
 
     The last block is padded with zeros.
     """
@@ -287,7 +288,7 @@ def _column_blocks(both: Float[Tensor, "K M E"], num_triangular: int) -> list[Fl
 
 
 def _whitening(gps: IndependentGPs, exact: IndependentGPs) -> Float[Tensor, "K M M"]:
-    """K_zz^{-1/2} in float64, with the jitter that the GPs need in their own precision: q(v) was trained with that."""
+    """K_zz^{-1/2} in float64, with the jitter that q(v) was trained with."""
     own, kzz = _batch(gps), _batch(exact)
     identity = torch.eye(kzz.shape[-1]).to(kzz).unsqueeze(0)
     parts = []
@@ -304,6 +305,6 @@ def _batch(gps: IndependentGPs) -> Float[Tensor, "K M M"]:
 
 
 def _with_jitter(solver: Any, jitter: float) -> Solver:
-    """The same solver, to start with this jitter; one of a kind without a jitter stays as it is."""
+    """The same solver with this initial jitter; a solver without jitter is unchanged."""
     adjustable = is_dataclass(solver) and hasattr(solver, "jitter")
     return cast(Solver, replace(cast(Any, solver), jitter=jitter) if adjustable else solver)

@@ -1,7 +1,7 @@
-"""The two hot computations of a sparse GP, each one autograd Function: matrix products only, and nothing kept twice.
+"""The two most expensive computations of a sparse GP, each as one autograd Function of matrix products.
 
-Triangular matrices are multiplied in blocks, four a side: what is known to be zero is not multiplied, which saves
-three eighths of the operations; smaller blocks would lose more speed than they save work.
+Triangular matrices are multiplied in 4 × 4 blocks. Skipping zero blocks saves three eighths of the operations;
+smaller blocks are slower.
 
 Both equal their plain formulas in value and gradient (tests/priors/test_fused.py); neither can be differentiated twice.
 """
@@ -21,7 +21,7 @@ def scaled_rbf(
     lengthscale: Float[Tensor, "*K 1 _"],
     outputscale: Float[Tensor, "*K"],
 ) -> Float[Tensor, "..."]:
-    """s exp(−½ ‖(x₁ − x₂)/ℓ‖²) for each pair of rows; of all that, only the result is kept for the gradient.
+    """s exp(−½ ‖(x₁ − x₂)/ℓ‖²) for each pair of rows; only the result is kept for the gradient.
 
     >>> scaled_rbf(torch.zeros(2, 3), torch.zeros(4, 3), torch.ones(1, 1), torch.tensor(2.0)).shape
     torch.Size([2, 4])
@@ -35,16 +35,16 @@ class _ScaledRBF(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x1: Tensor, x2: Tensor, lengthscale: Tensor, outputscale: Tensor) -> Tensor:
-        # Distances do not care where the origin is; products of large coordinates would lose digits.
+        # Centring does not change distances, and avoids cancellation for large coordinates.
         center = x1.mean(dim=-2, keepdim=True)
         first, second = (x1 - center) / lengthscale, (x2 - center) / lengthscale
         log_scale = outputscale.log()[..., None, None]
-        # One product gives the whole exponent, a·b − ½|a|² − ½|b|² + log s: passes over K cost as much as products.
+        # One product gives the whole exponent, a·b − ½|a|² − ½|b|² + log s: a pass over K costs as much as a product.
         left = _beside(first, -0.5 * first.square().sum(-1, keepdim=True), 1.0)
         right = _beside(second, 1.0, log_scale - 0.5 * second.square().sum(-1, keepdim=True))
         covariance = left @ right.transpose(-1, -2)
         covariance.clamp_(max=log_scale).exp_()
-        if torch.equal(x1, x2):  # a distance of zero, whatever rounding makes of it
+        if torch.equal(x1, x2):  # distances on the diagonal are exactly zero
             covariance.diagonal(dim1=-2, dim2=-1).copy_(outputscale.unsqueeze(-1))
         ctx.save_for_backward(first, second, lengthscale, outputscale, covariance)
         ctx.shapes = x1.shape, x2.shape
@@ -89,10 +89,10 @@ def whitened_marginals(
     variational_mean: Float[Tensor, "L M"],
     variational_root: Float[Tensor, "L M M"],
 ) -> tuple[Float[Tensor, "L N"], Float[Tensor, "L N"]]:
-    """What inducing variables add to mean and variance: Aᵀm and Σ(SᵀA)² − ΣA², with A = L⁻¹ K_zx and K_zz = L Lᵀ.
+    """Mean Aᵀm and variance Σ(SᵀA)² − ΣA² added by inducing variables, with A = L⁻¹ K_zx and K_zz = L Lᵀ.
 
     Args:
-        kzz: covariance of the inducing variables, of one kernel for all GPs (K = 1) or of one for each (K = L).
+        kzz: covariance of the inducing variables, for a shared kernel (K = 1) or one kernel per GP (K = L).
         kzx: their covariance with the function values at N points.
         factor: the Cholesky factor L of K_zz, jitter included; the gradient with respect to it goes to `kzz`.
         variational_mean: m.
@@ -139,18 +139,18 @@ class _WhitenedMarginals(torch.autograd.Function):
         grad_kzx = lower_transposed_times(inverse, grad_cross)
         half = lower_of_outer(grad_cross, cross)
         half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-        # Not made symmetric: K_zz is, so that only the symmetric part of its gradient counts.
+        # Not symmetrised: K_zz is symmetric, so only the symmetric part of its gradient matters.
         grad_kzz = lower_transposed_times(inverse, lower_times_lower(half.neg_(), inverse))
         return grad_kzz, grad_kzx, None, grad_m, grad_root
 
 
 _NUM_BLOCKS = 4
-# Below this size a product is so quick that blocks only add calls.
+# Below this size blocks only add overhead.
 _MIN_BLOCK = 48
 
 
 def blocks(size: int) -> list[tuple[int, int]]:
-    """Where each block begins and ends."""
+    """First and last index of each block."""
     count = max(1, min(_NUM_BLOCKS, size // _MIN_BLOCK))
     edges = [size * number // count for number in range(count + 1)]
     return list(itertools.pairwise(edges))

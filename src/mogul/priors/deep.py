@@ -1,4 +1,4 @@
-"""Deep GPs: layers of sparse GPs, each on draws of the one before, or on what it is at sites that are learnt."""
+"""Deep GPs: layers of sparse GPs on draws of the previous layer, or on its values at learnt sites."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,12 +18,12 @@ Layer = Callable[[Tensor, int, torch.Generator], Marginals]
 
 @runtime_checkable
 class Inner(Protocol):
-    """From inputs to what the last layer works on, with a leading axis of components."""
+    """The inner layers: from inputs to inputs of the last layer, with a leading axis of components."""
 
     def forward(
         self, layers: Sequence[Layer], x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator
     ) -> Float[Tensor, "S *T N L"]:
-        """Points of the last of these layers, each by itself."""
+        """Values of the last inner layer, independent over points."""
         ...
 
     def sample_joint(
@@ -33,21 +33,21 @@ class Inner(Protocol):
         ...
 
     def log_weight(self) -> Float[Tensor, "S"] | None:
-        """The log weight of each component; None where all count the same."""
+        """Log weight of each component; None for equal weights."""
         ...
 
     def num_points(self, num_samples: int, *, drawn_inputs: bool) -> int:
-        """How many points there are for each row, or for all the draws of it."""
+        """Number of points for each row, over all its draws."""
         ...
 
 
 class Draws(nn.Module):
-    """Doubly stochastic: each layer is drawn, point by point, given draws of the one before."""
+    """Doubly stochastic sampling: each layer is drawn, point by point, given draws of the previous layer."""
 
     def forward(
         self, layers: Sequence[Layer], x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator
     ) -> Float[Tensor, "S N L"]:
-        """One draw of each layer for each draw of the one before."""
+        """One draw of each layer for each draw of the previous one."""
         for layer in layers:
             x = layer(x, num_samples, generator).sample(num_samples, generator)
         return x
@@ -55,26 +55,26 @@ class Draws(nn.Module):
     def sample_joint(
         self, layers: Sequence[IndependentGPs], x: Float[Tensor, "*B N D"], normals: Normals
     ) -> Float[Tensor, "S *B N L"]:
-        """One function of each layer on top of one of the layer before."""
+        """One function of each layer for each function of the previous one."""
         for layer in layers:
             x = layer.sample_joint(x, normals)
         return x
 
     def log_weight(self) -> None:
-        """Draws count the same."""
+        """None: draws have equal weights."""
         return
 
     def num_points(self, num_samples: int, *, drawn_inputs: bool) -> int:
-        """As many as draws are asked for."""
+        """One point per draw."""
         return num_samples
 
 
 class Sites(nn.Module):
     """Learnt quadrature in place of draws (deep sigma point processes, Jankowiak et al. 2020).
 
-    At site s, a layer with the marginals N(m, v) is at m + √v ξ_s, with a ξ_s of its own for each of its GPs. The
-    model predicts the mixture of what follows from each site, with weights w_s that are learnt as well; nothing is
-    drawn. Sites start at quantiles of the Normal, in another order for each GP, with equal weights.
+    At site s, a layer with the marginals N(m, v) has the value m + √v ξ_s, with a separate ξ_s for each of its GPs. The
+    prediction is a mixture over sites with learnt weights w_s; nothing is drawn. Sites start at quantiles of the
+    Normal, in a different order for each GP, with equal weights.
 
     Args:
         num_sites: the number S of sites.
@@ -97,7 +97,7 @@ class Sites(nn.Module):
     def forward(
         self, layers: Sequence[Layer], x: Float[Tensor, "*T N D"], num_samples: int, generator: torch.Generator
     ) -> Float[Tensor, "S *T N L"]:
-        """Each layer at its sites, given the layer before at the same site."""
+        """Each layer at its sites, given the previous layer at the same site."""
         x = x.unsqueeze(0)  # the axis of sites
         for layer, position in zip(layers, self.positions, strict=True):
             q = layer(x, num_samples, generator)
@@ -107,7 +107,7 @@ class Sites(nn.Module):
     def sample_joint(
         self, layers: Sequence[IndependentGPs], x: Float[Tensor, "*B N D"], normals: Normals
     ) -> Float[Tensor, "S *B N L"]:
-        """A site for each draw, the same for all its points: given that, inner layers are functions without noise."""
+        """One site for each draw, shared by its points: given the site, inner layers are deterministic functions."""
         level = torch.special.ndtr(normals.shared(1)[..., 0])
         edges = self.log_weight().exp().cumsum(0)[:-1].detach()
         chosen = torch.bucketize(level, edges)
@@ -126,7 +126,7 @@ class Sites(nn.Module):
 
 
 def _start(num_sites: int, num_latents: int, generator: torch.Generator) -> nn.Parameter:
-    """Quantiles of the Normal at the middles of equal shares, of unit variance, in another order for each column."""
+    """Normal quantiles at the centres of equal shares, scaled to unit variance, in a different order per column."""
     shares = (torch.arange(num_sites, dtype=torch.float64) + 0.5) / num_sites
     quantiles = torch.special.ndtri(shares)
     quantiles = quantiles / quantiles.square().mean().sqrt() if num_sites > 1 else quantiles
@@ -137,8 +137,8 @@ def _start(num_sites: int, num_latents: int, generator: torch.Generator) -> nn.P
 class DeepGPs(nn.Module):
     """F = layerₖ ∘ … ∘ layer₁: Eq. (dgp) with two layers.
 
-    All layers but the last are drawn, point by point (doubly stochastic sampling), or taken at learnt `Sites`; the last
-    one's marginals given those are closed-form.
+    Inner layers are drawn, point by point (doubly stochastic sampling), or evaluated at learnt `Sites`. Given those,
+    the marginals of the last layer are closed-form.
 
     Example:
         >>> from mogul.priors.kernels import rbf
@@ -170,7 +170,7 @@ class DeepGPs(nn.Module):
         return last.sample_joint(self.inner.sample_joint(inner, x, normals), normals)
 
     def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
-        """The layer that needs most; all but the first work on draws or sites."""
+        """The largest number of any layer; all layers but the first work on draws or sites."""
         first, *others = self._gps()
         num_points = self.inner.num_points(num_samples, drawn_inputs=drawn_inputs)
         inner = [layer.numbers_per_row(num_points, drawn_inputs=True) for layer in others]

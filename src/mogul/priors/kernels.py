@@ -1,4 +1,4 @@
-"""Kernels: any of GPyTorch's; the paper's by default."""
+"""Kernels: any GPyTorch kernel; the paper's RBF by default."""
 
 from copy import deepcopy
 from typing import Any
@@ -17,9 +17,9 @@ from mogul.registry import register_kernel
 
 @register_kernel("rbf", "Squared exponential, a lengthscale per input: the default.")
 def rbf(num_inputs: int, num_latents: int | None = None, *, ard: bool = True) -> Kernel:
-    """L scaled RBF kernels, or a single one, with a lengthscale per input or (latent inputs) one for all.
+    """L scaled RBF kernels, or one, with a lengthscale per input, or a single one for latent inputs.
 
-    Lengthscales start at √D: for standardised inputs that is the order of the distance between two points.
+    Lengthscales start at √D, the order of the distance between two points of standardised inputs.
 
     >>> rbf(3, 2)(torch.zeros(5, 3)).to_dense().shape
     torch.Size([2, 5, 5])
@@ -35,9 +35,9 @@ def rbf(num_inputs: int, num_latents: int | None = None, *, ard: bool = True) ->
 
 
 def _positive() -> gpytorch.constraints.Positive:
-    """Through the logarithm: a step of Adam then changes a scale by a share of itself.
+    """Positive constraint by the logarithm: a step of Adam then changes a scale by a factor.
 
-    With GPyTorch's own softplus, lengthscales far above one move so slowly that they decide when training ends.
+    With GPyTorch's default softplus, lengthscales far above one move so slowly that they prolong training.
     """
     return gpytorch.constraints.Positive(transform=torch.exp, inv_transform=torch.log)
 
@@ -52,7 +52,7 @@ def kernel_by_name(name: str, num_inputs: int, num_latents: int) -> Kernel:
 
 
 def own_kernel(kernel: object, x: Tensor) -> Kernel:
-    """A copy of a kernel of GPyTorch's, in the precision of x, once it is clear that it takes such inputs.
+    """A copy of a GPyTorch kernel in the precision of x, after checking that it accepts such inputs.
 
     >>> own_kernel(gpytorch.kernels.MaternKernel(), torch.zeros(5, 3).double()).lengthscale.dtype
     torch.float64
@@ -71,7 +71,7 @@ def own_kernel(kernel: object, x: Tensor) -> Kernel:
 
 
 class ScaledRBF(gpytorch.kernels.ScaleKernel):  # type: ignore[misc]  # GPyTorch has no types
-    """GPyTorch's scaled RBF, with its parameters, priors and constraints, computed by one fused Function."""
+    """GPyTorch's scaled RBF with the same parameters, priors and constraints, by one fused Function."""
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **options: Any) -> Any:
         """s exp(−½ ‖(x₁ − x₂)/ℓ‖²)."""
@@ -101,6 +101,6 @@ class DeepKernel(Kernel):  # type: ignore[misc]  # GPyTorch has no types
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **options: Any) -> Any:
         """The inner kernel between warped inputs."""
-        # Through __call__, which honours the inner kernel's active_dims.
+        # By __call__, which respects the inner kernel's active_dims.
         covariance = self.kernel(self.warp(x1), self.warp(x2), diag=diag, **options)
         return covariance if diag else covariance.to_dense()

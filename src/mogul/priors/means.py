@@ -20,7 +20,7 @@ class Mean(Protocol):
 
 
 class ConstantMean(nn.Module):
-    """A constant per GP: learnt, or zero for good."""
+    """A constant per GP: learnt, or fixed at zero."""
 
     constant: Tensor
 
@@ -37,10 +37,10 @@ class ConstantMean(nn.Module):
 
 
 class LinearMean(nn.Module):
-    """x W, for the inner layers of a deep GP: a layer that starts as a projection loses nothing.
+    """x W, for the inner layers of a deep GP, which start as a projection of their inputs.
 
     Args:
-        weights: (D, L), where the learnt matrix starts; `principal_directions` is a good choice.
+        weights: (D, L), the initial value of W; `principal_directions` is a good choice.
     """
 
     def __init__(self, weights: Float[Tensor, "D L"]) -> None:
@@ -60,7 +60,7 @@ def principal_directions(x: Float[Tensor, "N D"], num_latents: int) -> Float[Ten
             [0.]])
     """
     num_inputs = x.shape[-1]
-    # All D directions, without a matrix of N × N.
+    # All D directions, without an N × N matrix.
     directions = torch.linalg.svd(x - x.mean(0), full_matrices=len(x) < num_inputs).Vh.T[:, :num_latents]
     return torch.nn.functional.pad(directions, (0, num_latents - min(num_latents, num_inputs)))
 

@@ -33,7 +33,7 @@ class Posterior:
 
 @dataclass(frozen=True)
 class Update:
-    """What q(v) adds to the prior's mean and variance at N points: Aᵀm, and Σ(SᵀA)² − ΣA²; and the jitter."""
+    """Change of mean and variance by q(v) at N points, Aᵀm and Σ(SᵀA)² − ΣA², and the jitter."""
 
     mean: Float[Tensor, "L N"]
     var: Float[Tensor, "L N"]
@@ -45,16 +45,16 @@ class Solver(Protocol):
     """How an inverse square root of K_zz is applied."""
 
     def whiten(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"]) -> Whitened:
-        """K_zz^{-1/2} K_zx, for any square root: whitened inducing variables do not care which."""
+        """K_zz^{-1/2} K_zx, for any square root of K_zz."""
         ...
 
     def update(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"], posterior: Posterior) -> Update:
-        """From the prior's marginals at N points to the posterior's."""
+        """The change from prior to posterior marginals at N points."""
         ...
 
 
 def with_more_jitter(solver: Solver, times: float, dtype: torch.dtype) -> Solver:
-    """The same solver with `times` its jitter, within its limit; one of another kind stays as it is.
+    """The same solver with `times` times its jitter, up to its limit; solvers without jitter are unchanged.
 
     >>> with_more_jitter(Cholesky(), 10.0, torch.float64)
     Cholesky(jitter=1e-07, max_jitter=0.01)
@@ -69,7 +69,7 @@ def with_more_jitter(solver: Solver, times: float, dtype: torch.dtype) -> Solver
 
 
 def update_from(whitened: Whitened, posterior: Posterior) -> Update:
-    """The update, from its formula: for a solver that has no faster way."""
+    """The update by its formula, for solvers without a faster method."""
     cross = whitened.cross
     mean = (posterior.mean.unsqueeze(-2) @ cross).squeeze(-2)
     var = (posterior.root.tril().transpose(-1, -2) @ cross).square().sum(-2) - cross.square().sum(-2)
@@ -97,7 +97,7 @@ class Cholesky:
         return Whitened(torch.linalg.solve_triangular(factor, kzx, upper=False), jitter)
 
     def update(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"], posterior: Posterior) -> Update:
-        """By the fused Function, whose gradient needs no graph through the factorisation."""
+        """By the fused Function, whose gradient does not go through the factorisation."""
         with torch.no_grad():
             factor, jitter = self._factor(kzz)
         return Update(*whitened_marginals(kzz, kzx, factor, posterior.mean, posterior.root), jitter)
@@ -128,7 +128,7 @@ class Cholesky:
             failed = info > 0
             worst = start * float(growth.max())
             if not bool(failed.any()):
-                _require_finite(factor.diagonal(dim1=-2, dim2=-1), name)  # what is not finite in a row ends up there
+                _require_finite(factor.diagonal(dim1=-2, dim2=-1), name)  # NaN anywhere in a row reaches the diagonal
                 return factor, worst
             _require_finite(matrix, name)
             if 10 * worst > self.max_jitter:
@@ -139,7 +139,7 @@ class Cholesky:
             growth = torch.where(failed, 10 * growth, growth)
 
     def start(self, dtype: torch.dtype) -> float:
-        """The jitter to begin with."""
+        """The initial jitter."""
         if self.jitter is None:
             return 1e-8 if dtype == torch.float64 else 1e-6
         return self.jitter
@@ -158,15 +158,15 @@ def _require_finite(matrix: Tensor, name: str) -> None:
 class CIQ:
     """K_zz^{-1/2} K_zx by contour-integral quadrature: matrix products only, the paper's section 4.4.
 
-    No factorisation is made; the cost is O(M²) per iteration of a Krylov method. It is never chosen behind one's back:
-    whoever wants it passes it. Its error in the explained variance is about 1e-6 for inputs of many dimensions, and
-    1e-6, 2e-4 or 1e-3 at jitters of 1e-2, 1e-3 or 1e-4 for M = 400 points crowded into three.
+    There is no factorisation; the cost is O(M²) per iteration of a Krylov method. It is never chosen automatically. Its
+    error in the explained variance is about 1e-6 for inputs of many dimensions, and 1e-6, 2e-4 or 1e-3 at jitters of
+    1e-2, 1e-3 or 1e-4 for M = 400 points in three dimensions.
 
     Args:
         jitter: relative to the mean of the diagonal; Krylov methods need a better-conditioned matrix than Cholesky.
         num_nodes: quadrature nodes.
-        tolerance: of the Krylov method.
-        max_iterations: of the Krylov method.
+        tolerance: tolerance of the Krylov method.
+        max_iterations: maximum iterations of the Krylov method.
     """
 
     jitter: float = 1e-3

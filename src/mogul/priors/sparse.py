@@ -27,7 +27,7 @@ class Prior(Protocol):
     num_latents: int
 
     def numbers_per_row(self, num_samples: int, *, drawn_inputs: bool) -> int:
-        """How many numbers marginals at one row take while they are made, for each draw of it if it is drawn."""
+        """Numbers in memory per row while marginals are computed, over all draws of the row."""
         ...
 
     def __call__(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
@@ -43,7 +43,7 @@ class Prior(Protocol):
         ...
 
     def log_prior(self) -> Float[Tensor, ""]:
-        """Log density of priors that were registered on kernels, GPyTorch's way."""
+        """Log density of the priors registered on kernels by GPyTorch."""
         ...
 
 
@@ -56,11 +56,11 @@ class IndependentGPs(nn.Module):
 
     Args:
         kernel: any GPyTorch kernel of batch shape (L,), or () to share one among all GPs.
-        inducing_points: where u lives: (M, D) shared among the GPs, or (L, M, D).
+        inducing_points: (M, D) shared by the GPs, or (L, M, D).
         num_latents: the number L of GPs.
         mean: "zero", "constant" (learnt) or "linear" (learnt, from the principal directions), or any `Mean`.
-        white_noise: a variance to add to f at every point, learnt from this start: GPRN's kernel noise. K_zz, that of
-            the smooth part, has none of it.
+        white_noise: initial value of a learnt variance added to f at every point: GPRN's kernel noise. K_zz does not
+            include it.
         solver: how K_zz^{-1/2} is applied.
 
     Example:
@@ -99,19 +99,19 @@ class IndependentGPs(nn.Module):
         )
 
     def forward(self, x: Float[Tensor, "*S N D"], num_samples: int, generator: torch.Generator) -> Marginals:
-        """Marginals of q(F) at x, in closed form; the draws are for deep priors only."""
+        """Marginals of q(F) at x, in closed form; only deep priors use draws."""
         rows = x.reshape(-1, x.shape[-1])
         update = self.solver.update(*self._covariances(rows), Posterior(self.variational_mean, self.variational_root))
         self.jitter = update.jitter
         mean = self.mean(rows) + update.mean.T
-        # Without the extra axis, GPyTorch takes L variances at N = L points for a matrix, and keeps its diagonal.
+        # Without the extra axis, GPyTorch mistakes L variances at N = L points for a matrix and keeps its diagonal.
         prior_var = self.kernel(rows.unsqueeze(0), diag=True) + self._white_noise().unsqueeze(-1)
         var = (prior_var + update.var).T.clamp_min(torch.finfo(x.dtype).tiny)
         shape = (*x.shape[:-1], self.num_latents)
         return Marginals(mean.reshape(shape), var.expand(mean.shape).reshape(shape))
 
     def joint(self, x: Float[Tensor, "*S N D"]) -> tuple[Float[Tensor, "*S L N"], Float[Tensor, "*S L N N"]]:
-        """Mean and covariance of q(F) over all the points together, for each leading index of x by itself."""
+        """Mean and covariance of q(F), joint over the points, separately for each leading index of x."""
         *lead, num_points, num_inputs = x.shape
         rows = x.reshape(-1, num_inputs)
         cross = self.whitened_cross(rows)
@@ -125,13 +125,13 @@ class IndependentGPs(nn.Module):
         return mean.reshape(shape), cov.expand(*mean.shape, num_points).reshape(*shape, num_points)
 
     def sample_joint(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "S *C N L"]:
-        """Draws of whole functions at x, correlated over points; inputs that are themselves draws give one each."""
+        """Draws of whole functions at x, correlated over points; one function for each draw of the inputs."""
         mean, cov = self.joint(x)
-        # On a fine grid the covariance is singular to rounding: in float64 the jitter stays out of sight.
+        # On a fine grid the covariance is numerically singular; in float64 the jitter is negligible.
         root, _ = Cholesky(max_jitter=1.0).factorise(cov.double(), name="The covariance of the function values")
         noise = normals.per_point(self.num_latents).transpose(-1, -2)
         root = root.to(noise)
-        if noise.dim() > mean.dim():  # all draws have the same roots: one product for them all
+        if noise.dim() > mean.dim():  # all draws share the roots: one product for all
             spread = (root @ noise.movedim(0, -1)).movedim(-1, 0)
         else:
             spread = (root @ noise.unsqueeze(-1)).squeeze(-1)
@@ -215,7 +215,7 @@ _ROWS_PER_CENTRE = 50
 def kmeans(x: Float[Tensor, "N D"], num_inducing: int, generator: torch.Generator) -> Float[Tensor, "M D"]:
     """Cluster centres of the inputs; the distinct inputs themselves where there are no more than `num_inducing`.
 
-    Of many inputs a random part is clustered: centres of more would hardly differ.
+    Of many inputs only a random subset is clustered; the centres would hardly differ.
 
     >>> kmeans(torch.eye(3), 10, torch.Generator()).shape
     torch.Size([3, 3])
@@ -228,6 +228,6 @@ def kmeans(x: Float[Tensor, "N D"], num_inducing: int, generator: torch.Generato
         return distinct
     seed = int(torch.randint(2**31 - 1, (1,), generator=generator))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a rough clustering is all that is wanted
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a rough clustering is enough
         centres = KMeans(num_inducing, n_init=1, max_iter=50, random_state=seed).fit(x.cpu().numpy()).cluster_centers_
     return torch.as_tensor(np.ascontiguousarray(centres), dtype=x.dtype, device=x.device)

@@ -25,16 +25,16 @@ from mogul.models.model import Model
 from mogul.training.noise import precision_of, signal_of
 
 _MOST_FACTORS = 6
-_NUM_SCALES = 256  # draws of the noise's variance, for the probability of a residual
-# Loadings are V/√(1 + |V|²) in each row, for V with a Normal prior of this scale: each output keeps noise of its own.
+_NUM_SCALES = 256  # draws of the noise variance, for the probability of a residual
+# Scale of the Normal prior on V; loadings are V/√(1 + |V|²) in each row, so each output keeps independent noise.
 _PRIOR_SCALE = 2.0
-_LEAST_CAVITY = 1e-3  # the smallest share of the signal's precision that is left without a row
+_LEAST_CAVITY = 1e-3  # least share of the signal's precision that remains without a row
 _LEAST_TAIL = 1e-12
 _STEPS = 100
 
 
 def correlate(model: Model, batch: Batch, generator: torch.Generator) -> None:
-    """Give a solved model the correlation of its noise, where leave-one-out residuals show one."""
+    """Set the noise correlation of a solved model, if leave-one-out residuals are correlated."""
     if batch.y.shape[1] > 1 and model.head.noise.solved_by_exact_gps:
         loadings = fit_loadings(Scores.of(model, batch, generator))
         if loadings.shape[1]:
@@ -58,7 +58,7 @@ class Scores:
     @staticmethod
     @torch.no_grad()
     def of(model: Model, batch: Batch, generator: torch.Generator) -> "Scores":
-        """Those of a model whose q(u) is at its optimum."""
+        """Scores of a model whose q(u) is at its optimum."""
         gap, var = _left_out(model, batch, generator)
         noise = model.head.noise(batch.x, generator)
         noise_var = noise.draw_var(torch.Size([_NUM_SCALES, *gap.shape]), generator)
@@ -90,7 +90,7 @@ def _left_out(
     """The leave-one-out residual of each row, and the variance of the signal without it.
 
     With the precision τ of a row's observation and the moments m and v of the GPs given all rows, the moments without
-    it are m − v τ (y − m)/(1 − v τ) and v/(1 − v τ). Other uncertainty hardly depends on one row.
+    it are m − v τ (y − m)/(1 − v τ) and v/(1 − v τ). Other uncertainty hardly depends on a single row.
     """
     target = model.mean.residual(batch.y, batch.x)
     signal = signal_of(model, batch, generator)
@@ -106,7 +106,7 @@ def _left_out(
 
 
 def fit_loadings(scores: Scores) -> Float[Tensor, "P R"]:
-    """U, with the rank of the largest criterion; without columns where outputs are independent.
+    """U, with the rank of the best criterion; without columns if outputs are independent.
 
     >>> z = torch.randn(300, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     >>> shares, seen = torch.ones_like(z), torch.ones_like(z, dtype=torch.bool)
@@ -135,7 +135,7 @@ def fit_loadings(scores: Scores) -> Float[Tensor, "P R"]:
 
 
 def _of_unit_size(scores: Scores) -> Scores:
-    """Scores of unit size: correlations must not correct an output's scale."""
+    """Scores scaled to unit variance: correlations must not correct an output's scale."""
     counts = scores.observed.sum(0).clamp_min(1)
     size = (scores.z.square().sum(0) / counts).sqrt()
     return Scores(scores.z / torch.where(size > 0, size, 1.0), scores.noise_share, scores.observed)

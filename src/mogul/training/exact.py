@@ -1,6 +1,6 @@
-"""Exact GPs, one for each output: hyperparameters by L-BFGS on the log evidence, from starts that span decades.
+"""Exact GPs, one for each output: hyperparameters by L-BFGS on the log evidence, from a wide grid of starts.
 
-With few rows this is all the training that a Gaussian process needs; with many, a subset of them says where to start.
+With few rows this is all the training a GP needs; with many, a subset of rows gives the start of training.
 Inputs and outputs are standardised: lengthscales, variances and their priors are in these units.
 """
 
@@ -18,31 +18,31 @@ from threadpoolctl import threadpool_limits
 from mogul._typing import Array, IntArray
 from mogul.errors import NumericalError
 
-# The numbers of rows that starts are ranked on, that they climb on, and that the best of them is refined on.
+# Rows used to rank starts, to climb, and to refine.
 RANKED_ROWS, CLIMBED_ROWS, REFINED_ROWS = 150, 400, 1000
-_ROUGH_ROWS = 200  # that a rough fit climbs on
-# Lengthscales, in units of √D, and noise variances of the grid that starts are taken from.
+_ROUGH_ROWS = 200  # rows used by a rough fit
+# Grid of starts: lengthscales, in units of √D, and noise variances.
 _LENGTHSCALES, _NOISES = (0.05, 0.12, 0.3, 0.7, 1.6, 4.0), (1e-4, 1e-2, 0.3)
-# Two more starts explain everything by noise at first: the evidence is smooth there, and inputs come in one by one.
+# Two more starts explain all variance by noise: the evidence is smooth there, and inputs become relevant one by one.
 _SMOOTH_LENGTHSCALES, _SMOOTH_NOISE = (1.0, 3.0), 1.0
 _NUM_RANKED, _SHORT, _LONG, _REFINING = 2, 20, 60, 15
-# Log lengthscales that each input is tried at once more, in the end, and the gain that is worth a climb.
+# Log lengthscales at which each input is tried again at the end, and the least gain for another climb.
 _SCANNED, _SCAN_GAIN, _RESCANS = (math.log(0.4), math.log(1.2), math.log(3.0)), 0.5, 3
 _BIAS_VAR = 1.0
-# A plane from the beginning would hide inputs whose effect is not linear: it joins where the GP alone ended, and
-# another optimum must have a log evidence so much larger.
+# A linear mean from the beginning would hide inputs with a nonlinear effect, so it is added to the optimum without it;
+# another optimum must have a log evidence larger by this amount.
 _PLANE_GAIN = 2.0
-# Modes and scales of the priors of log ℓ, in units of √D, and of log σ². Both are laws of the hyperbolic secant: log
-# densities are quadratic near the mode and linear far from it. For ℓ that is a half-Cauchy law of a power of 1/ℓ: an
-# input that differs from the others has a price, but hardly a larger one where it differs more. Lengthscales have one
-# of some levels in common, so that functions that vary with all inputs pay once.
+# Modes and scales of the priors of log ℓ, in units of √D, and of log σ². Both are hyperbolic secant laws: log densities
+# are quadratic near the mode and linear far from it. For ℓ this is a half-Cauchy law of a power of 1/ℓ: an input that
+# differs from the others is penalised, but hardly more if it differs more. All lengthscales share one of some levels,
+# so that functions that vary with all inputs are penalised once.
 _LENGTHSCALE, _NOISE = (2.0, 0.8), (-2.0, 2.0)
 _LEVELS = (2.0, 1.0, 0.0, -1.0)
-# Starts climb beside weak Normal priors: the others would hide optima in which several inputs matter together.
+# Starts climb with weak Normal priors: the priors above would hide optima in which several inputs matter together.
 _WEAK_LENGTHSCALE, _WEAK_NOISE = (0.7, 2.0), (-4.0, 4.0)
-# Two optima are compared by the volumes around them where their log evidences differ by less than these could.
+# Largest gap in log evidence at which two optima are compared by the posterior volumes around them.
 _MOST_VOLUME, _SAME = 40.0, 0.02
-_STEP = 0.05  # of finite differences in a log hyperparameter
+_STEP = 0.05  # finite difference in a log hyperparameter
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class ExactGP:
     Args:
         lengthscale: one for each input.
         outputscale: the prior variance of f.
-        plane_var: the prior variance of each slope; 0 where there is no plane.
+        plane_var: the prior variance of each slope; 0 without a linear mean.
         noise_var: the variance of the noise.
-        log_evidence: of the rows that it was fitted to, with the log prior of its hyperparameters.
+        log_evidence: log evidence of the rows, plus the log prior of the hyperparameters.
     """
 
     lengthscale: Float[Array, "D"]
@@ -65,7 +65,7 @@ class ExactGP:
 
     @property
     def bias_var(self) -> float:
-        """The prior variance of the constant: outputs are centred, so that only a plane needs one."""
+        """Prior variance of the constant; outputs are centred, so only a linear mean needs one."""
         return _BIAS_VAR if self.plane_var else 0.0
 
     def inflated(self, factor: float) -> "ExactGP":
@@ -78,7 +78,7 @@ class ExactGP:
         )
 
     def kernel(self, x: Float[Array, "N D"], other: Float[Array, "M D"]) -> Float[Array, "N M"]:
-        """s exp(−½ ‖(x − x′)/ℓ‖²), without the plane."""
+        """s exp(−½ ‖(x − x′)/ℓ‖²), without the linear mean."""
         return _rbf(x / self.lengthscale, other / self.lengthscale, self.outputscale)
 
 
@@ -91,15 +91,15 @@ def fit_exact_gp(
     plane: bool = True,
     rough: bool = False,
 ) -> ExactGP:
-    """The exact GP of one output with the largest evidence found.
+    """The exact GP of one output with the largest log evidence found.
 
     Args:
         x: standardised inputs.
         y: the standardised output.
         rng: draws the subsets.
-        relative_noise: the noise variance of each row over that of all; ones by default.
-        plane: whether there may be a plane.
-        rough: whether hyperparameters of few of the rows will do.
+        relative_noise: relative noise variance of each row; ones by default.
+        plane: whether a linear mean is allowed.
+        rough: whether hyperparameters from few rows are enough.
 
     Example:
         >>> x = np.linspace(-1.7, 1.7, 100)[:, None]
@@ -109,7 +109,7 @@ def fit_exact_gp(
     """
     relative_noise = np.ones(len(y)) if relative_noise is None else relative_noise
     search = _Search(x, y, relative_noise, rng.permutation(len(y)), _ROUGH_ROWS if rough else CLIMBED_ROWS)
-    # Hundreds of products of small matrices: threads would wait for each other for longer than they work.
+    # One thread: for hundreds of products of small matrices, threads cost more than they save.
     with threadpool_limits(1, user_api="blas"):
         return search.result(search.best(plane=plane), plane)
 
@@ -136,10 +136,10 @@ def hyperparameter_spread(
     at: Float[Array, "M D"],
     rng: np.random.Generator,
 ) -> Float[Array, "M U"]:
-    """What not knowing the hyperparameters θ adds to the covariance at these places is C Cᵀ = J Σ Jᵀ for this C.
+    """C with C Cᵀ = J Σ Jᵀ: the covariance at these points due to uncertain hyperparameters θ.
 
     J is the Jacobian of the posterior mean, Σ the inverse Hessian of the log evidence at its maximum: the Laplace
-    approximation of p(θ | y) (Kass & Steffey 1989). Without it bands are too narrow with few rows, and outside of them.
+    approximation of p(θ | y) (Kass & Steffey 1989). Without it intervals are too narrow with few rows or far from them.
 
     >>> x = np.linspace(-1.7, 1.7, 40)[:, None]
     >>> y, at, rng = x[:, 0] ** 2 - 1, np.array([[0.0], [4.0]]), np.random.default_rng(0)
@@ -163,7 +163,7 @@ class _Search:
     climbed_rows: int
 
     def best(self, *, plane: bool) -> Float[Array, "T"]:
-        """Log hyperparameters, with a plane or without one."""
+        """The best log hyperparameters, with or without a linear mean."""
         weak = self._evidence(self.climbed_rows, plane=False, weak=True)
         theta, _ = max((weak.climb(start, _SHORT) for start in self._starts()), key=lambda found: found[1])
         theta, _ = self._rescanned(weak, *weak.climb(theta, _SHORT))
@@ -184,7 +184,7 @@ class _Search:
 
     @staticmethod
     def _rescanned(evidence: "_Evidence", theta: Float[Array, "T"], value: float) -> tuple[Float[Array, "T"], float]:
-        """From another lengthscale of a single input, where that is better: an input may look linear at first."""
+        """Climb again from another lengthscale of one input if that is better: an input may look linear at first."""
         for _ in range(_RESCANS):
             moved = [
                 evidence.moved(theta, place, log_length) for place in range(len(theta) - 3) for log_length in _SCANNED
@@ -199,14 +199,14 @@ class _Search:
     def _likelier(
         evidence: "_Evidence", found: list[tuple[Float[Array, "T"], float]]
     ) -> tuple[Float[Array, "T"], float]:
-        """The optimum with most of p(θ | y) around it: a function that fits by chance has to be tuned more finely."""
+        """The optimum with the most posterior mass around it; a chance fit has a narrow optimum."""
         (theta, value), (other, other_value) = found
         if abs(value - other_value) > _MOST_VOLUME or np.abs(theta - other).max() < _SAME:
             return max(found, key=lambda each: each[1])
         return max(found, key=lambda each: each[1] + evidence.log_volume(each[0]))
 
     def _with_plane(self, theta: Float[Array, "T"], value: float) -> Float[Array, "T"]:
-        """From where the GP alone ended, and from a plane with a GP on top of it."""
+        """Climb with a linear mean, from the optimum without one and from a fresh start."""
         evidence = self._evidence(self.climbed_rows, plane=True)
         weak = self._evidence(self.climbed_rows, plane=True, weak=True)
         joined, first = theta, weak.climb(weak.start(0.7 * math.sqrt(self.x.shape[1]), 0.1), _SHORT)[0]
@@ -221,7 +221,7 @@ class _Search:
         return _Evidence(self.x[some], self.y[some], self.relative_noise[some], plane=plane, weak=weak)
 
     def result(self, theta: Float[Array, "T"], plane: bool) -> ExactGP:
-        """With a variance that knows how well the hyperparameters are known."""
+        """The GP, with its variance inflated by the uncertainty of the hyperparameters."""
         evidence = self._evidence(self.climbed_rows, plane=plane)
         outputscale, plane_var, noise_var = np.exp(theta[-3:]).tolist()
         plane_var = plane_var if plane else 0.0
@@ -247,8 +247,8 @@ class _Evidence:
         self.x, self.y, self.relative_noise, self.plane = np.ascontiguousarray(x), y, relative_noise, plane
         self.gram = x @ x.T if plane else np.zeros((0, 0))
         num_inputs = x.shape[1]
-        # A signal of any size, and a plane that varies as much as the output: with less, bands far from the data would
-        # not hold a true plane.
+        # A signal of any size, and a linear mean that varies at least as much as the output: with less, intervals far
+        # from the data would not cover a truly linear function.
         lengthscale, noise_var = (_WEAK_LENGTHSCALE, _WEAK_NOISE) if weak else (_LENGTHSCALE, _NOISE)
         self.prior_mean = np.array(
             [lengthscale[0] + 0.5 * math.log(num_inputs)] * num_inputs + [0.0, -math.log(num_inputs), noise_var[0]]
@@ -264,23 +264,23 @@ class _Evidence:
         self.learnt = np.array([True] * (num_inputs + 1) + [plane, True])
 
     def start(self, lengthscale: float, noise_var: float) -> Float[Array, "T"]:
-        """The same lengthscale for all inputs."""
+        """A start with the same lengthscale for all inputs."""
         num_inputs = self.x.shape[1]
         return np.log([lengthscale] * num_inputs + [1.0, 1 / num_inputs, noise_var])
 
     def simple(self) -> Float[Array, "T"]:
-        """The prior's lengthscales beside as much noise as there is output: as simple as a function can be."""
+        """The simplest start: the prior's lengthscales, with noise that explains the output's whole variance."""
         return self.start(math.exp(self.prior_mean[0]), _SMOOTH_NOISE)
 
     @staticmethod
     def moved(theta: Float[Array, "T"], place: int, value: float) -> Float[Array, "T"]:
-        """The same with another value at one place."""
+        """A copy with `value` at index `place`."""
         result = theta.copy()
         result[place] = value
         return result
 
     def climb(self, theta: Float[Array, "T"], num_steps: int) -> tuple[Float[Array, "T"], float]:
-        """So many steps of L-BFGS at most, and the value reached."""
+        """At most `num_steps` steps of L-BFGS; the point and value reached."""
         options: Any = {"maxiter": num_steps, "ftol": self.tolerance, "gtol": 1e-3}
         found = minimize(self._loss, theta, jac=True, method="L-BFGS-B", bounds=self.bounds, options=options)
         return found.x, -float(found.fun)
@@ -296,7 +296,7 @@ class _Evidence:
         return normal - float(_log_cosh(distance[self.heavy]).sum()) + float(np.logaddexp.reduce(levels))
 
     def _log_levels(self, theta: Float[Array, "T"]) -> Float[Array, "K"]:
-        """log of 1/K ∏_d sech((log ℓ_d − m_k)/w) for each level m_k that lengthscales may have in common."""
+        """log of 1/K ∏_d sech((log ℓ_d − m_k)/w) for each common level m_k of the lengthscales."""
         if self.weak:
             return np.zeros(1)
         result: Array = -_log_cosh(self._from_levels(theta)).sum(1) - math.log(len(_LEVELS))
@@ -318,7 +318,7 @@ class _Evidence:
         return slope
 
     def _distance(self, theta: Float[Array, "T"]) -> Float[Array, "T"]:
-        """From the prior's mode in its scales; 0 for what is not learnt, or has a level in common."""
+        """Distance from the prior's mode in its scales; 0 for fixed parameters and lengthscales with a common level."""
         own = self.learnt & ~self.levelled
         return np.where(own, (theta - self.prior_mean) / self.prior_scale, 0.0)
 
@@ -326,7 +326,7 @@ class _Evidence:
         covariance, kernel = self._covariance(theta)
         solved = _Solved.of(covariance, kernel, self.y)
         if solved is None:
-            return 1e25, np.zeros_like(theta)  # a step that L-BFGS takes back
+            return 1e25, np.zeros_like(theta)  # L-BFGS rejects this step
         value = solved.log_density(self.y) + self._log_prior(theta)
         gradient = self._gradient(theta, kernel, solved) + self._log_prior_slope(theta)
         return -value, -gradient
@@ -341,7 +341,7 @@ class _Evidence:
         return covariance, kernel
 
     def _gradient(self, theta: Float[Array, "T"], kernel: Float[Array, "N N"], solved: "_Solved") -> Float[Array, "T"]:
-        """½ tr((ααᵀ − V⁻¹) ∂V/∂θ); of V⁻¹ only the lower triangle is there, so that what is off it counts twice."""
+        """½ tr((ααᵀ − V⁻¹) ∂V/∂θ); V⁻¹ is stored as its lower triangle, so off-diagonal entries count twice."""
         alpha, lower = solved.alpha, solved.inverse()
         diagonal = lower.diagonal()
         outputscale, plane_var, noise_var = np.exp(theta[-3:])
@@ -370,7 +370,7 @@ class _Evidence:
         return solved.alpha / diagonal, 1 / diagonal
 
     def mean(self, theta: Float[Array, "T"], at: Float[Array, "M D"]) -> Float[Array, "M"]:
-        """The posterior mean of plane and f."""
+        """The posterior mean of the linear mean plus f."""
         solved = self._solved(theta)
         lengthscale, (outputscale, plane_var, _) = np.exp(theta[:-3]), np.exp(theta[-3:])
         cross = _rbf(at / lengthscale, self.x / lengthscale, outputscale)
@@ -380,18 +380,18 @@ class _Evidence:
         return result
 
     def spread(self, theta: Float[Array, "T"], at: Float[Array, "M D"], share: float) -> Float[Array, "M U"]:
-        """J Σ^½ for J = ∂mean/∂θ and Σ = Cov θ given all rows, of which these are a share."""
+        """J Σ^½ for J = ∂mean/∂θ and Σ = Cov θ given all rows; `share` is these rows' share of all."""
         result: Array = self._derivative(lambda moved: self.mean(moved, at), theta) @ self._root_cov(theta, share)
         return result
 
     def inflation(self, theta: Float[Array, "T"], share: float) -> float:
-        """1 + mean(J Σ Jᵀ)/mean(v), for the Jacobian J of means of rows left out, and their variances v."""
+        """1 + mean(J Σ Jᵀ)/mean(v), for the Jacobian J of leave-one-out means, and their variances v."""
         _, var = self.leave_one_out(theta)
         jacobian = self._derivative(lambda moved: self.leave_one_out(moved)[0], theta)
         return 1 + float(np.square(jacobian @ self._root_cov(theta, share)).sum(1).mean() / var.mean())
 
     def log_volume(self, theta: Float[Array, "T"]) -> float:
-        """½ log det Σ: what a Laplace approximation of the log evidence adds to its maximum, but for a constant."""
+        """½ log det Σ: the Laplace approximation's correction to the maximum log evidence, up to a constant."""
         return float(np.linalg.slogdet(self._root_cov(theta, 1.0))[1])
 
     def _root_cov(self, theta: Float[Array, "T"], share: float) -> Float[Array, "U U"]:
@@ -399,14 +399,14 @@ class _Evidence:
         hessian = self._derivative(lambda moved: self._loss(moved)[1][self.learnt], theta)
         scale = self.prior_scale[self.learnt]
         sizes, directions = np.linalg.eigh(0.5 * (hessian + hessian.T) * np.outer(scale, scale))
-        # The prior's own curvature is the least there can be.
+        # The curvature is at least the prior's.
         result: Array = scale[:, None] * directions / np.sqrt(np.maximum(sizes / share, 1.0))
         return result
 
     def _derivative(
         self, function: Callable[[Float[Array, "T"]], Float[Array, "K"]], theta: Float[Array, "T"]
     ) -> Float[Array, "K U"]:
-        """By finite differences in the hyperparameters that are learnt, away from bounds."""
+        """Finite differences in the learnt hyperparameters, away from bounds."""
         here, columns = function(theta), []
         for place in np.flatnonzero(self.learnt):
             step = _STEP if theta[place] < self.bounds[place][1] - _STEP else -_STEP
@@ -431,7 +431,7 @@ class _Solved:
 
     @staticmethod
     def of(covariance: Float[Array, "N N"], kernel: Float[Array, "N N"], y: Float[Array, "N"]) -> "_Solved | None":
-        """None where V is not positive definite to rounding."""
+        """None if V is not numerically positive definite."""
         factor, failed = dpotrf(covariance.T, lower=1, overwrite_a=1, clean=1)  # V is symmetric: no copy to transpose
         if failed:
             return None
@@ -465,5 +465,5 @@ def _log_cosh(value: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 def _theta(gp: ExactGP) -> Float[Array, "T"]:
-    plane_var = gp.plane_var or 1.0  # has no part where there is no plane
+    plane_var = gp.plane_var or 1.0  # unused without a linear mean
     return np.log([*gp.lengthscale, gp.outputscale, plane_var, gp.noise_var])

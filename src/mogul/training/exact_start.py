@@ -1,4 +1,4 @@
-"""From exact GPs to a model: its plane, inducing points, kernels, posteriors and noise start where those ended."""
+"""Start of a model from exact GPs: linear mean, inducing points, kernels, posteriors and noise."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -20,9 +20,9 @@ from mogul.training.exact import ExactGP, hyperparameter_spread
 from mogul.training.part_starts import Signal, rank_of, start_parts, widen_posterior
 from mogul.training.residuals import fit_normal_gp, fit_robust_gp
 
-# Reference rows of a plane's uncertainty: more would hardly change what a GP can take up between them.
+# Reference rows for the uncertainty of the linear mean; more rows hardly change it.
 _PLANE_ROWS = 400
-# Inducing points are added until what they leave unexplained costs each output's bound less than this, in nats.
+# Inducing points are added until the unexplained variance lowers each output's bound by less than this, in nats.
 _BOUND_LOSS = 0.05
 
 
@@ -33,11 +33,11 @@ class ExactStart:
     Args:
         gps: one for each output.
         batch: the standardised rows, in double precision.
-        mean: their planes, and what is not known of them; None where there may be none.
-        relative_noise: the noise variance of each row over that of its output: above 1 for outliers.
-        dof: degrees of freedom of each output's noise; None where it is Normal.
+        mean: their linear means with uncertainty; None if not allowed.
+        relative_noise: noise variance of each row relative to its output's: above 1 for outliers.
+        dof: degrees of freedom of each output's noise; None if Normal.
         varies: whether the noise of any output depends on the input.
-        seed: of subsets.
+        seed: seed of random subsets.
     """
 
     gps: tuple[ExactGP, ...]
@@ -54,12 +54,12 @@ class ExactStart:
 
         Args:
             batch: standardised rows.
-            seed: of subsets.
-            plane: whether a plane may be part of it.
-            robust: whether outliers may count for less; else noise is Normal.
-            rough: whether a quick look at noise and plane is enough: outliers are told of, and count as other rows do.
+            seed: seed of random subsets.
+            plane: whether a linear mean is allowed.
+            robust: whether outliers may have less weight; else noise is Normal.
+            rough: whether a rough fit of noise and linear mean is enough; outliers are detected but keep their weight.
         """
-        # Copies: products round by where their factors lie in memory, and NumPy's lie anywhere.
+        # Copies: rounding of products depends on memory alignment, which NumPy does not fix.
         precise = [part.to(torch.float64, copy=True) for part in (batch.x, batch.y)]
         rows = Batch(precise[0], precise[1], batch.observed, batch.index)
         rng = np.random.default_rng(seed)
@@ -81,13 +81,13 @@ class ExactStart:
 
     @property
     def noises(self) -> tuple[str, ...]:
-        """The kinds of noise that the residuals of rows left out ask for, simple ones first."""
+        """The kinds of noise suggested by leave-one-out residuals, simplest first."""
         simple = "student-t" if self._is_heavy else "constant"
         return (simple, self.varying_noise) if self.varies else (simple,)
 
     @property
     def varying_noise(self) -> str:
-        """The kind of noise that depends on x, with the tails that residuals have."""
+        """The kind of noise that depends on x, with heavy tails if residuals have them."""
         return "gp-student-t" if self._is_heavy else "gp"
 
     @property
@@ -96,21 +96,21 @@ class ExactStart:
 
     @property
     def scale(self) -> Float[Tensor, "P"]:
-        """The unit of the head."""
+        """The head's unit for each output."""
         return torch.ones(len(self.gps), dtype=torch.float64) if self.mean is None else self.mean.scale.double()
 
     def inducing_points(self, most: int) -> Float[Tensor, "M D"]:
-        """Rows from which all outputs are explained, or as many as are allowed: see `spread_out`."""
+        """Rows that explain all outputs, at most `most`: see `spread_out`."""
         x = self.batch.x.numpy()
         return self.batch.x[torch.as_tensor(spread_out(self.gps, x, most))]
 
     def plane_of(self, batch: Batch) -> LinearOutputMean:
-        """The least-squares plane of all of many rows, with what is not known of it by these exact GPs."""
+        """The least-squares linear mean of all rows, with its uncertainty from these exact GPs."""
         y = torch.where(batch.observed, batch.y, math.nan)
-        # Each of these rows stands for several. Where a GP hides the plane, more rows would not tell much more of it,
-        # and far away this is too sure (two fifths of the standard deviation at worst). Less noise for each row instead
-        # saturates as it should, but these few rows leave gaps between them that all rows do not have: on
-        # Kuka it costs 3.7 nats of held-out rows.
+        # Each of these rows represents several. Where a GP hides the linear mean, more rows add little information, and
+        # this is overconfident far away (two fifths of the standard deviation at worst). Less noise per row instead
+        # saturates correctly, but these few rows leave gaps that all rows do not have: on Kuka it costs 3.7 nats of
+        # held-out LL.
         uncertainty = PlaneUncertainty.of(
             self.batch.x,
             self.batch.observed,
@@ -126,19 +126,19 @@ class ExactStart:
         return lengthscale, _tensor(gp.outputscale for gp in self.gps)
 
     def solves(self, model: Model) -> bool:
-        """Whether such a model starts at its optimum: it has a GP for each output, and noise for each by itself."""
+        """Whether the model starts at its optimum: one GP per output, and independent noise."""
         features, mixing, noise = model.head.features, model.head.mixing, model.head.noise
         independent = isinstance(features, Identity) and isinstance(mixing, BayesianMixing)
         one_each = isinstance(model.prior, IndependentGPs) and model.prior.num_latents == len(self.gps)
         return independent and one_each and noise.solved_by_exact_gps
 
     def apply(self, model: Model, generator: torch.Generator) -> None:
-        """Put a model where the exact GPs are, part by part: see `part_starts`."""
+        """Set the parameters of a model from the exact GPs, part by part: see `part_starts`."""
         model.head.noise.start_tails(self.dof)
         start_parts(model, self._signal(rank_of(model)), generator)
 
     def widen(self, model: Model) -> None:
-        """Add what is not known of the hyperparameters to q(u) of a model that this solves."""
+        """Add the uncertainty of the hyperparameters to q(u) of a solved model."""
         assert isinstance(model.prior, IndependentGPs)
         points = model.prior.inducing_points.detach().double().numpy()
         rng = np.random.default_rng(self.seed)
@@ -153,7 +153,7 @@ class ExactStart:
         widen_posterior(model.prior, torch.as_tensor(np.stack(columns)) / self.scale.reshape(-1, 1, 1))
 
     def _signal(self, rank: int) -> Signal:
-        """In the units of the head."""
+        """The signal in the units of the head."""
         x, observed = self.batch.x, self.batch.observed
         target = self.batch.y if self.mean is None else self.mean.residual(self.batch.y, x)
         lengthscale, outputscale = self._hyperparameters()
@@ -165,9 +165,9 @@ class ExactStart:
 def distinct_rows(
     x: Float[Array, "N D"], y: Float[Array, "N"]
 ) -> tuple[Int[IntArray, "K"], Float[Array, "K"], Int[IntArray, "N"]]:
-    """Places of rows that differ in x or y, their noise variances over the mean row's, and which of them each row is.
+    """Indices of distinct rows, their relative noise variances, and the distinct row of each row.
 
-    Copies are weights: c of them have 1/c of the noise. That they agree says nothing of the noise, or it would vanish.
+    Copies count as weight: c copies have 1/c of the noise variance. They are no evidence of small noise.
 
     >>> places, relative_noise, copies = distinct_rows(np.array([[1.0], [0.0], [1.0]]), np.array([5.0, 3.0, 5.0]))
     >>> places.tolist(), relative_noise.tolist(), copies.tolist()
@@ -181,10 +181,10 @@ def distinct_rows(
 
 
 def spread_out(gps: Sequence[ExactGP], x: Float[Array, "N D"], most: int) -> Int[IntArray, "M"]:
-    """Rows to be inducing points: the one that is least explained by those chosen, for each output by turns.
+    """Rows as inducing points: the row least explained by those chosen so far, cycling over outputs.
 
-    This is Cholesky with pivots of each kernel matrix (Burt et al. 2020). It ends where the trace of what is left costs
-    the bound of every output less than a twentieth of a nat, or at `most` rows.
+    This is pivoted Cholesky of each kernel matrix (Burt et al. 2020). It ends when the remaining trace lowers every
+    output's bound by less than a twentieth of a nat, or at `most` rows.
 
     >>> gp = ExactGP(np.array([10.0]), 1.0, 0.0, 0.1, 0.0)
     >>> len(spread_out([gp], np.linspace(-1, 1, 200)[:, None], most=100)) < 10
@@ -205,12 +205,12 @@ def spread_out(gps: Sequence[ExactGP], x: Float[Array, "N D"], most: int) -> Int
 
 @dataclass
 class _Pivoted:
-    """The kernel matrix of an output, factored as far as rows have been chosen."""
+    """Partial Cholesky factor of an output's kernel matrix, for the rows chosen so far."""
 
     gp: ExactGP
     x: Float[Array, "N D"]
     columns: Float[Array, "M N"]
-    left: Float[Array, "N"]  # of the diagonal, unexplained
+    left: Float[Array, "N"]  # unexplained part of the diagonal
     size: int = 0
 
     @staticmethod
@@ -219,11 +219,11 @@ class _Pivoted:
 
     @property
     def loss(self) -> float:
-        """What the bound loses: the trace of what is left over twice the noise."""
+        """Loss of the bound: the remaining trace over twice the noise variance."""
         return float(self.left.sum()) / (2 * self.gp.noise_var)
 
     def add(self, place: int) -> None:
-        """One row of the factor: nothing where that row is explained already."""
+        """Add one row to the factor, unless it is already explained."""
         pivot = self.left[place]
         if pivot > 1e-10 * self.gp.outputscale:
             known = self.columns[: self.size]
@@ -237,8 +237,8 @@ class _Pivoted:
 def _plane(
     gps: Sequence[ExactGP], rows: Batch, relative_noise: Float[Tensor, "N P"], rng: np.random.Generator
 ) -> LinearOutputMean:
-    """The posterior of all planes by generalised least squares; the head's unit is what they leave."""
-    # Rows with outputs that few rows have come first, or such an output's plane would be that of hardly any row.
+    """Posterior of all linear means by generalised least squares; the head's unit is the residuals' scale."""
+    # Rows with rarely observed outputs come first, so that those outputs' linear means have enough rows.
     rarest = torch.where(rows.observed, rows.observed.sum(0), len(rows.x)).amin(1).numpy()
     order = rng.permutation(len(rows.x))
     some = torch.as_tensor(order[np.argsort(rarest[order], kind="stable")][:_PLANE_ROWS])

@@ -1,4 +1,4 @@
-"""The noise at its optimum given the signal: its level in closed form, and noise that depends on x by alternation."""
+"""Optimal noise given the signal: its level in closed form, and noise that depends on x by alternation."""
 
 import math
 from collections.abc import Iterable
@@ -15,13 +15,13 @@ from mogul.objective import Objective, RowMoments
 from mogul.priors import IndependentGPs
 from mogul.training.part_starts import set_posterior
 
-# Where inner layers or inputs are drawn, this number of rows times draws gives the level to a percent; the nats lost by
-# that do not grow with the rows.
+# Rows times draws for the level, if inner layers or inputs are drawn: accurate to a percent; the loss in nats does not
+# grow with the number of rows.
 _ENOUGH_DRAWS, _MOST_REPEATS = 10_000, 32
 # Each round is two steps of expectation maximisation and an extrapolation, at most ten times the last step.
 _MOST_ROUNDS, _FASTEST = 20, 0.9
 _TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
-# Of noise that depends on x: alternations, and Adam's steps and learning rate in each.
+# For noise that depends on x: alternations, and Adam's steps and learning rate in each.
 _ROUNDS, _STEPS, _RATE = 6, 40, 0.05
 
 
@@ -33,9 +33,9 @@ class LevelSearch:
     depends on β itself, setting 1/β to that mean is a step of expectation maximisation, and is repeated.
 
     Args:
-        model: the model of the noise.
-        objective: of training.
-        parts: moments of all rows: once, or several times where they are drawn.
+        model: the model with this noise.
+        objective: the training objective.
+        parts: moments of all rows: once, or several times if they are drawn.
     """
 
     model: Model
@@ -47,7 +47,7 @@ class LevelSearch:
     def of(
         model: Model, objective: Objective, rows: Batch, rows_at_once: int, generator: torch.Generator
     ) -> "LevelSearch":
-        """One pass over the rows, in pieces; several passes where moments are drawn and rows are few."""
+        """One pass over the rows, in pieces; several passes if moments are drawn and rows are few."""
 
         def one_pass() -> Iterable[RowMoments]:
             return (objective.moments(model, piece, generator) for piece in rows.pieces(rows_at_once))
@@ -61,7 +61,7 @@ class LevelSearch:
 
     @torch.no_grad()
     def log_precision(self) -> Float[Tensor, "P"]:
-        """log β at the optimum; unchanged where that is no better, and for an output without observations."""
+        """log β at the optimum; unchanged if that is no better, and for outputs without observations."""
         given = self.model.head.noise.log_precision.detach()
         log_level = -given.double()
         for _ in range(_MOST_ROUNDS):
@@ -77,7 +77,7 @@ class LevelSearch:
         return found if self._fit(found) > self._fit(given) else given.clone()
 
     def _step(self, log_level: Float[Tensor, "P"]) -> Float[Tensor, "P"]:
-        """log(mean misfit / level); 0 where nothing was observed, or where there is no misfit."""
+        """log(mean misfit / level); 0 without observations or misfit."""
         total, count = torch.zeros_like(log_level), torch.zeros_like(log_level)
         for part in self.parts:
             noise = part.noise.at_level((-log_level).to(part.target))
@@ -101,8 +101,8 @@ def alternate(model: Model, batch: Batch, generator: torch.Generator) -> None:
     """Coordinate ascent on the ELBO of a model with one latent GP for each output and the identity as mixing.
 
     Given the signal's moments, Adam trains the noise. Given the noise, a row observes its output with the precision
-    −2 ∂E log p(y | f)/∂v, that of the Normal tangent to the likelihood (E λ/σ² for a scale mixture), and q(u) has a
-    closed form.
+    −2 ∂E log p(y | f)/∂v of the Normal tangent to the likelihood (E λ/σ² for a scale mixture), and q(u) has a closed
+    form.
     """
     assert isinstance(model.prior, IndependentGPs)
     target = model.mean.residual(batch.y, batch.x).detach()

@@ -1,7 +1,7 @@
-"""Where the parts of a model start, given what exact GPs say of the signal: prior, kernels, features, mixing.
+"""Starts of a model's parts from the exact GPs' signal: prior, kernels, features, mixing.
 
-Outputs are a linear map of a few latent functions. Features start nearly linear in these, and the mixing such that it
-undoes them; q(u), in closed form given the rest, then makes up for what is not linear.
+Outputs are a linear map of a few latent functions. Features start nearly linear in these, and the mixing starts as
+their inverse; q(u), in closed form given the rest, then corrects for the nonlinearity.
 """
 
 from dataclasses import dataclass
@@ -17,31 +17,31 @@ from mogul.heads import BayesianMixing, CorrelatedMixing, Features, GPMixing, He
 from mogul.models.model import Model
 from mogul.priors import ConstantMean, DeepGPs, DeepKernel, IndependentGPs, Prior, ScaledRBF, kmeans
 
-# The largest M̃F in hidden units, and their biases, by turns: units of one latent function then differ.
+# The largest M̃F in hidden units, and biases to cycle through, so that units of one latent function differ.
 _ACTIVATION, _BIASES = 0.5, (0.0, 0.7, -0.7, 1.4, -1.4)
-# The relative size of what breaks symmetries; the loadings of functions that no output needs yet.
+# Relative size of symmetry-breaking noise; loadings of unused latent functions.
 _SPREAD, _UNUSED = 0.02, 0.05
-# What nets and GPs of a mixing matrix or a kernel add to a constant at first, as a share of what they usually do.
+# Initial deviation of nets and GPs (mixing, kernels) from a constant, as a share of their usual start.
 _SMALL = 0.01
-# Of a layer on top of another: lengthscales over the spread of its inputs, so that it is nearly linear.
+# Lengthscales of an outer layer over the spread of its inputs: long, so that it is nearly linear.
 _LINEAR = 4.0
 _NUM_ROUNDS, _NUM_SWEEPS = 5, 2
-_STEP = 1e-2  # of finite differences in a latent function
-_SAME = 1e-4  # differences of q(u) that are not worth another sweep
+_STEP = 1e-2  # finite difference in a latent function
+_SAME = 1e-4  # tolerance on changes of q(u)
 
 
 @dataclass(frozen=True)
 class Signal:
-    """What exact GPs say of P outputs, in the units of the head.
+    """The exact GPs' signal of P outputs, in the units of the head.
 
     Args:
         x: standardised inputs.
-        y: what is to be explained; 0 where it is not observed.
-        weight: the precision of the noise; 0 where an output is not observed.
+        y: the residuals to explain; 0 if not observed.
+        weight: the precision of the noise; 0 if not observed.
         noise_var: the variance of the noise.
-        lengthscale: of each GP.
-        outputscale: of each GP.
-        components: functions of unit size times these are the signal: one for each output, or principal components.
+        lengthscale: lengthscales of each GP.
+        outputscale: variance of each GP.
+        components: loadings from unit functions to the signal: one function per output, or principal components.
     """
 
     x: Float[Tensor, "N D"]
@@ -63,7 +63,7 @@ class Signal:
         outputscale: Float[Tensor, "P"],
         rank: int,
     ) -> "Signal":
-        """With as many components as there can be; what those leave of the signal is noise."""
+        """With at most `rank` components; the rest of the signal counts as noise."""
         seen = observed.to(y)
         y = torch.where(observed, y, 0.0)
         components = torch.eye(len(noise_var)).to(y)
@@ -79,11 +79,11 @@ class Latents:
     """L functions whose linear map is the signal: y ≈ target loadingsᵀ.
 
     Args:
-        target: the functions at the rows, as noisy as the outputs.
-        weight: the precision of that noise; 0 for functions that no output needs yet.
-        loadings: from functions to outputs.
-        lengthscale: of each function.
-        outputscale: of each function.
+        target: noisy values of the functions at the rows.
+        weight: the precision of that noise; 0 for unused functions.
+        loadings: linear map from functions to outputs.
+        lengthscale: lengthscales of each function.
+        outputscale: variance of each function.
     """
 
     target: Float[Tensor, "N L"]
@@ -94,16 +94,16 @@ class Latents:
 
     @staticmethod
     def of(signal: Signal, num_latents: int, generator: torch.Generator) -> "Latents":
-        """The signal's components, and further functions that are hardly used at first, with their kernels by turns."""
+        """The signal's components, and further, hardly used functions that cycle through the same kernels."""
         used = signal.components
         turns = torch.arange(num_latents - used.shape[1]) % used.shape[1]
         unused = _UNUSED * torch.randn(len(used), len(turns), generator=generator).to(used)
         loadings = torch.cat([used, unused], 1)
         kernels = torch.cat([used, used[:, turns]], 1).square()
-        # Unused functions observe nothing yet: they would explain the signal once more, beside those that do.
+        # Unused functions observe nothing: otherwise they would explain the signal a second time.
         weight = signal.weight @ torch.cat([used, torch.zeros_like(unused)], 1).square()
         outputscale = kernels.T @ signal.outputscale / kernels.sum(0).square()
-        # A long lengthscale may have a large variance, with which functions that observe nothing would saturate units.
+        # With a long lengthscale the variance may be large, and unused functions would saturate hidden units.
         outputscale[used.shape[1] :].clamp_(max=1.0)
         return Latents(
             ((signal.weight * signal.y) @ loadings) / weight.clamp_min(1e-12),
@@ -116,7 +116,7 @@ class Latents:
 
 @torch.no_grad()
 def start_parts(model: Model, signal: Signal, generator: torch.Generator) -> None:
-    """Put prior, features and mixing where they explain the signal."""
+    """Set prior, features and mixing so that they explain the signal."""
     head = model.head
     head.noise.log_precision.copy_(-signal.noise_var.log())
     top = start_prior(model.prior, signal, generator)
@@ -127,7 +127,7 @@ def start_parts(model: Model, signal: Signal, generator: torch.Generator) -> Non
         moments = head.features.moments(q)
         before, matrix = matrix, matrix_of(head.features, top, signal, moments)
         start_mixing(head.mixing, signal, moments, matrix)
-        if torch.equal(before, matrix):  # as for a linear head
+        if torch.equal(before, matrix):  # a linear head
             break
         adapt(model.prior, head, signal)
         q = _marginals(model.prior, signal.x)
@@ -135,9 +135,9 @@ def start_parts(model: Model, signal: Signal, generator: torch.Generator) -> Non
 
 @singledispatch
 def start_prior(prior: Prior, signal: Signal, generator: torch.Generator) -> Latents:
-    """Set kernels and q(u) to what the signal's latent functions are; give those of the last layer.
+    """Set kernels and q(u) from the signal's latent functions; returns the last layer's functions.
 
-    A prior that is not known here stays at its random start.
+    A prior of another type keeps its random start.
     """
     return Latents.of(signal, prior.num_latents, generator)
 
@@ -168,13 +168,13 @@ def _(prior: DeepGPs, signal: Signal, generator: torch.Generator) -> Latents:
 def _start_linear(
     layer: IndependentGPs, below: Float[Tensor, "N E"], latents: Latents, signal: Signal, generator: torch.Generator
 ) -> None:
-    """A layer whose functions are nearly linear in those below: lengthscales are long for what is there."""
+    """A layer with nearly linear functions of the layer below: lengthscales are long for its inputs."""
     spread = below.std(0).clamp_min(0.1)
     points = kmeans(below, layer.inducing_points.shape[-2], generator)
     missing = layer.inducing_points.shape[-2] - len(points)
     more = below.mean(0) + 2 * spread * torch.randn(missing, len(spread), generator=generator).to(below)
     layer.inducing_points.copy_(torch.cat([points, more]).expand_as(layer.inducing_points))
-    # Slopes have the variance s/ℓ²: unit functions of unit functions.
+    # Slopes have variance s/ℓ², so that unit inputs give unit functions.
     lengthscale = (_LINEAR * spread).expand(layer.num_latents, -1)
     outputscale = torch.full_like(latents.outputscale, _LINEAR**2)
     start_kernel(layer.kernel, lengthscale, outputscale)
@@ -183,13 +183,13 @@ def _start_linear(
 
 @singledispatch
 def start_kernel(kernel: Kernel, lengthscale: Float[Tensor, "L D"], outputscale: Float[Tensor, "L"]) -> None:
-    """Set lengthscales and variances; a kernel that has none of them stays as it is."""
+    """Set lengthscales and variances; a kernel without them is unchanged."""
 
 
 @start_kernel.register
 def _(kernel: ScaledRBF, lengthscale: Float[Tensor, "L D"], outputscale: Float[Tensor, "L"]) -> None:
     base, like = kernel.base_kernel, kernel.base_kernel.raw_lengthscale
-    if not kernel.batch_shape:  # one for all
+    if not kernel.batch_shape:  # shared by all GPs
         lengthscale, outputscale = lengthscale.pow(-2).mean(0).rsqrt(), outputscale.mean()
     base.lengthscale = lengthscale.reshape(like.shape).to(like)
     kernel.outputscale = outputscale.to(like)
@@ -203,12 +203,12 @@ def _(kernel: DeepKernel, lengthscale: Float[Tensor, "L D"], outputscale: Float[
 
 @singledispatch
 def start_features(features: Features, f: Float[Tensor, "N L"], generator: torch.Generator) -> None:
-    """Nearly linear in f, and such that f can be told from them."""
+    """Set features nearly linear in f and invertible."""
 
 
 @start_features.register
 def _(features: Neural, f: Float[Tensor, "N L"], generator: torch.Generator) -> None:
-    """Each function has a unit, then each one of the other sign, then each further ones with other biases."""
+    """One unit per function, then one of the other sign, then further units with other biases."""
     num_hidden, num_latents = features.hidden_weights.shape
     unit = torch.arange(num_hidden)
     sign = 1.0 - 2.0 * ((unit // num_latents) % 2)
@@ -222,7 +222,7 @@ def _(features: Neural, f: Float[Tensor, "N L"], generator: torch.Generator) -> 
 
 @singledispatch
 def matrix_of(features: Features, latents: Latents, signal: Signal, moments: FeatureMoments) -> Float[Tensor, "P H"]:
-    """The matrix that takes features to the signal, by ridge regression: the mean of q(M) with a unit Normal prior."""
+    """The matrix from features to the signal, by ridge regression: the mean of q(M) with a unit Normal prior."""
     h = moments.mean.double()
     gram = torch.einsum("np,nh,nk->phk", signal.weight, h, h)
     gram.diagonal(dim1=-2, dim2=-1).add_(1 + signal.weight.T @ moments.var.double())
@@ -237,7 +237,7 @@ def _(features: Identity, latents: Latents, signal: Signal, moments: FeatureMome
 
 @singledispatch
 def start_mixing(mixing: Mixing, signal: Signal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
-    """Set M to this matrix, for all x, as certain as the rows make it; mixing not known here stays as it is."""
+    """Set M to this matrix for all x, with the posterior variance given the rows; other mixing types are unchanged."""
 
 
 @start_mixing.register
@@ -254,7 +254,7 @@ def _(mixing: BayesianMixing, signal: Signal, moments: FeatureMoments, matrix: F
 
 @start_mixing.register
 def _(mixing: NetMixing, signal: Signal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
-    """The last layer's biases are the matrix, its weights all but nothing."""
+    """The last layer's biases are the matrix; its weights are nearly zero."""
     mixing.net.biases[-1].copy_(matrix.flatten())
     last = mixing.net.weights[-1]
     last.mul_(_SMALL * last.shape[1] ** -0.5 / last.std().clamp_min(1e-12))
@@ -262,7 +262,7 @@ def _(mixing: NetMixing, signal: Signal, moments: FeatureMoments, matrix: Float[
 
 @start_mixing.register
 def _(mixing: GPMixing, signal: Signal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
-    """GPs at their means, the matrix; their variance is what the rows leave, with E h² for the squared features."""
+    """GPs with the matrix as means and the posterior variance given the rows, with E h² as squared features."""
     gps = mixing.gps
     assert isinstance(gps.mean, ConstantMean)
     gps.mean.constant.copy_(matrix.flatten())
@@ -274,12 +274,12 @@ def _(mixing: GPMixing, signal: Signal, moments: FeatureMoments, matrix: Float[T
 
 @singledispatch
 def adapt(prior: Prior, head: Head, signal: Signal) -> None:
-    """q(u) of the latent GPs given the head; a deep prior's stays as it is."""
+    """Set q(u) of the latent GPs given the head; deep priors are unchanged."""
 
 
 @adapt.register
 def _(prior: IndependentGPs, head: Head, signal: Signal) -> None:
-    """Each latent GP by turns: Gauss–Newton steps, which end at once where the head is linear.
+    """Gauss–Newton steps for one latent GP after another; a linear head needs only one step.
 
     With J = ∂E[signal]/∂f, row n observes f + Σ_p w J (y − E[signal]) / W with the precision W = Σ_p w J².
     """
@@ -294,7 +294,7 @@ def _(prior: IndependentGPs, head: Head, signal: Signal) -> None:
             target = q.mean[:, latent] + gap / weight.clamp_min(1e-12)
             own = cross[latent if len(cross) > 1 else 0]
             mean, root = closed_form(own, target - offset[:, latent], weight)
-            # Only this latent GP has changed: those of all others would be the same once more.
+            # Only this latent GP has changed: the others' posteriors need no update.
             old_root = prior.variational_root[latent].tril().double()
             q.mean[:, latent] = offset[:, latent] + mean @ own
             change = (root.mT @ own).square().sum(0) - (old_root.mT @ own).square().sum(0)
@@ -308,7 +308,7 @@ def _(prior: IndependentGPs, head: Head, signal: Signal) -> None:
 def _slope(
     head: Head, q: Marginals, x: Float[Tensor, "N D"], latent: int
 ) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N P"]]:
-    """E[signal] at q, and its derivative by the mean of one latent function, row by row."""
+    """E[signal] at q, and its derivative in the mean of one latent function, per row."""
 
     def expected(step: float) -> Float[Tensor, "N P"]:
         mean = q.mean.clone()
@@ -325,7 +325,7 @@ def set_posterior(
     target: Float[Tensor, "N L"],
     weight: Float[Tensor, "N L"],
 ) -> None:
-    """q(v) of each latent GP at its optimum, where row n observes f + N(0, 1/weight): see `closed_form`."""
+    """Set q(v) of each latent GP to its optimum, if row n observes f + N(0, 1/weight): see `closed_form`."""
     rows = x.to(prior.variational_mean)
     gap = (target - prior.mean(rows)).T.double()
     mean, root = closed_form(prior.whitened_cross(rows).double(), gap, weight.T.double())
@@ -344,7 +344,7 @@ def widen_posterior(prior: IndependentGPs, columns: Float[Tensor, "L M T"]) -> N
 def closed_form(
     cross: Float[Tensor, "*K M N"], gap: Float[Tensor, "*L N"], weight: Float[Tensor, "*L N"]
 ) -> tuple[Float[Tensor, "*L M"], Float[Tensor, "*L M M"]]:
-    """Mean and root of q(v), where row n observes Aᵀv + N(0, 1/weight) (Titsias 2009); A may be the same for all.
+    """Mean and root of q(v), if row n observes Aᵀv + N(0, 1/weight) (Titsias 2009); A may be shared.
 
     With A = K_zz^{-1/2} K_zx and B = I + A W Aᵀ, q(v) = N(B⁻¹ A W gap, B⁻¹).
     """
@@ -357,7 +357,7 @@ def closed_form(
 
 
 def rank_of(model: Model) -> int:
-    """How many functions of x reach the outputs at most."""
+    """The largest number of functions of x that reach the outputs."""
     latents = [layer.num_latents for layer in _layers(model.prior)] or [model.prior.num_latents]
     return min([model.head.features.num_features, *latents])
 
@@ -368,7 +368,7 @@ def _layers(prior: Prior) -> list[IndependentGPs]:
 
 
 def _marginals(prior: Prior, x: Float[Tensor, "N E"]) -> Marginals:
-    """Those of q(F) at the rows; of a deep prior, at the means of its inner layers."""
+    """Marginals of q(F) at the rows; for a deep prior, at the means of its inner layers."""
     if not (layers := _layers(prior)):
         return prior(x, 1, torch.Generator()).pooled()
     *inner, last = layers

@@ -11,12 +11,12 @@ from scipy.special import gammaln
 from mogul._typing import Array
 from mogul.training.exact import REFINED_ROWS, ExactGP, fit_exact_gp, leave_one_out
 
-# The gain in log likelihood that Student's t needs over the Normal, for one more parameter: by chance it is 0 to 1.
+# Least gain in log likelihood of Student's t over the Normal, for one more parameter: by chance it is 0 to 1.
 _HEAVY_GAIN = 4.0
-# Standard deviations of the statistic over permutations of the residuals.
+# Significance threshold, in standard deviations of the statistic over permutations of the residuals.
 _DEPENDENT = 5.0
 _NUM_ORDERS, _MOST_ROWS = 50, 1000
-_LEAST_DOF, _MOST_DOF = 3.0, 200.0  # with fewer, the variance is far larger than typical residuals
+_LEAST_DOF, _MOST_DOF = 3.0, 200.0  # with fewer, the variance is far larger than typical squared residuals
 _REWEIGHTED = 3
 
 
@@ -63,7 +63,7 @@ def depends_on_input(residual: Float[Array, "N"], x: Float[Array, "N D"], rng: n
     """Whether the size of standardised residuals varies smoothly with x, more than their permutations do.
 
     The statistic is uᵀ K u for u = log(r² + ¼), centred, and K a smooth kernel of all inputs plus one of each: the
-    score test of a GP in the log variance, whose null distribution is that over permutations of u.
+    score test of a GP in the log variance, with permutations of u as null distribution.
 
     >>> rng = np.random.default_rng(0)
     >>> x, r = rng.uniform(-1.7, 1.7, (200, 2)), rng.standard_normal(200)
@@ -86,12 +86,12 @@ def depends_on_input(residual: Float[Array, "N"], x: Float[Array, "N D"], rng: n
 
 @dataclass(frozen=True)
 class RobustGP:
-    """An exact GP with weights of its rows.
+    """An exact GP with row weights.
 
     Args:
-        gp: the GP; its noise variance is that of a row of weight 1.
+        gp: the GP; its noise variance is for a row of weight 1.
         relative_noise: one over the weight of each row.
-        dof: degrees of freedom of Student-t noise; None where Normal noise is as good.
+        dof: degrees of freedom of Student-t noise; None if Normal noise is as good.
         varies: whether the size of residuals depends on the input.
     """
 
@@ -112,7 +112,7 @@ def fit_robust_gp(
 ) -> RobustGP:
     """An exact GP; with heavy-tailed residuals one with Student-t noise, by iterated reweighting.
 
-    `known` is the known noise variance of each row relative to that of all.
+    `known` is the known relative noise variance of each row.
 
     >>> rng = np.random.default_rng(0)
     >>> x = np.linspace(-1.7, 1.7, 100)[:, None]
@@ -143,7 +143,7 @@ def fit_normal_gp(
     *,
     plane: bool,
 ) -> RobustGP:
-    """An exact GP with Normal noise of one variance: outliers have the weight of other rows.
+    """An exact GP with Normal noise of one variance: outliers have the same weight as other rows.
 
     >>> rng = np.random.default_rng(0)
     >>> x, y = np.linspace(-1.7, 1.7, 100)[:, None], rng.standard_t(3, 100)
@@ -157,7 +157,7 @@ def fit_normal_gp(
 def _residuals(
     gp: ExactGP, x: Float[Array, "N D"], y: Float[Array, "N"], relative: Float[Array, "N"], rng: np.random.Generator
 ) -> Float[Array, "N"]:
-    """Leave-one-out residuals over their standard deviations for weight 1; of many rows in parts."""
+    """Leave-one-out residuals over their standard deviations for weight 1; in parts for many rows."""
     result = np.empty(len(y))
     for part in np.array_split(rng.permutation(len(y)), math.ceil(len(y) / REFINED_ROWS)):
         gap, var = leave_one_out(gp, x[part], y[part], relative[part])

@@ -91,7 +91,12 @@ def lengths_that_differ(rng: np.random.Generator, folder: Path) -> Case:
     rows = int(rng.integers(1, 39))
     content = npz(X=xy(rng)["X"], Y=rng.standard_normal((rows, 2)))
     (folder / "t.npz").write_bytes(content)
-    return Case(["fit", "t.npz", *FIT_XY], "Columns must have the same number of rows", f"{rows}", "Name those")
+    return Case(
+        ["fit", "t.npz", *FIT_XY],
+        "Columns must have the same number of rows",
+        f"{rows}",
+        "Name columns of equal length",
+    )
 
 
 @kind
@@ -102,7 +107,7 @@ def npy_header_that_lies(rng: np.random.Generator, folder: Path) -> Case:
     with zipfile.ZipFile(folder / "t.npz", "w") as archive:
         archive.writestr("Y.npy", header.getvalue() + bytes(640))
         archive.writestr("X.npy", npy(xy(rng)["X"]))
-    return Case(["fit", "t.npz", *FIT_XY], "Arrays must be as large as they say", "holds 640", "Do not trust")
+    return Case(["fit", "t.npz", *FIT_XY], "Arrays must have the size in their header", "holds 640", "Do not trust")
 
 
 def npy(array: np.ndarray) -> bytes:

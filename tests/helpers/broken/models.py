@@ -182,7 +182,7 @@ def source_as_output(rng: np.random.Generator, folder: Path) -> Case:
     good(rng).to_csv(folder / "t.csv", index=False)
     arguments = ["fit", "t.csv", "--targets", "u", "--out", "./t.csv", "--force"]
     arguments = arguments if rng.integers(2) else ["predict", "model.mogul", "t.csv", "--out", "t.csv", "--force"]
-    return Case(arguments, "must not replace what they come from", "t.csv for both", "Choose another name")
+    return Case(arguments, "must not replace their source", "t.csv for both", "Choose another name")
 
 
 @kind

@@ -20,14 +20,14 @@ def ragged_row(rng: np.random.Generator, folder: Path) -> Case:
     cells = int(rng.choice([1, 2, 3, 5, 9]))
     lines[row] = ",".join("1" * cells)
     (folder / "t.csv").write_text("\n".join(lines))
-    return Case(fit("t.csv"), "Each row must have 4 cells", f"row {row} of t.csv has {cells}", "Mend that row")
+    return Case(fit("t.csv"), "Each row must have 4 cells", f"row {row} of t.csv has {cells}", "Correct that row")
 
 
 @kind
 def cut_in_a_row(rng: np.random.Generator, folder: Path) -> Case:
     text = good(rng).to_csv(index=False)
     (folder / "t.csv").write_text(text[: text.rindex(",") - int(rng.integers(0, 3))])
-    return Case(fit("t.csv"), "Each row must have 4 cells", "row 12 of t.csv has 3", "Mend that row")
+    return Case(fit("t.csv"), "Each row must have 4 cells", "row 12 of t.csv has 3", "Correct that row")
 
 
 @kind
@@ -71,7 +71,7 @@ def missing_inputs(rng: np.random.Generator, folder: Path) -> Case:
     table.loc[row, column] = rng.choice([np.nan, np.inf, -np.inf])
     table.to_csv(folder / "t.csv", index=False, na_rep=pick(rng, "", "NA", "NaN", "null"))
     command = ["compare", "t.csv", "--targets", "u,v"] if rng.integers(2) else fit("t.csv")
-    return Case(command, "Inputs must be there and finite", f"{column!r} in row {row + 1}.", "Drop those rows")
+    return Case(command, "Inputs must be complete and finite", f"{column!r} in row {row + 1}.", "Drop those rows")
 
 
 @kind
@@ -202,7 +202,7 @@ def nothing_to_predict_from(rng: np.random.Generator, folder: Path) -> Case:
 def no_such_file(rng: np.random.Generator, folder: Path) -> Case:
     name = pick(rng, "no.csv", "no/such/t.parquet", "t.npz", "ü.mat", "new\nline.csv")
     shown = name.replace("\n", "\\n")
-    return Case(fit(name), "The table must be there", f"{shown} is no file", "Check its path")
+    return Case(fit(name), "The table must exist", f"{shown} is not a file", "Check its path")
 
 
 @kind

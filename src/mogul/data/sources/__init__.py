@@ -1,1 +1,1 @@
-"""Where data come from: arrays, frames, and tables in files."""
+"""Sources of data: arrays, frames, and tables in files."""

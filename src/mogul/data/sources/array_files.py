@@ -1,4 +1,4 @@
-"""Named arrays in files: NumPy's .npz and MATLAB's .mat, as tables. Sizes are checked before memory is taken."""
+"""Named arrays in files, NumPy's .npz and MATLAB's .mat, as tables. Sizes are checked before memory is allocated."""
 
 import io
 import math
@@ -14,7 +14,7 @@ from mogul.data.sources.mat_files import read_matrices
 from mogul.data.sources.table import Table, readable_as, require_room
 from mogul.errors import DataError
 
-_NUMBERS = "fiub"  # kinds of NumPy: floats, integers, truth values
+_NUMBERS = "fiub"  # NumPy kinds: floats, integers, booleans
 
 
 def read_npz(content: bytes, source: str) -> Table:
@@ -36,7 +36,7 @@ def read_npz(content: bytes, source: str) -> Table:
 
 
 def _refused(archive: zipfile.ZipFile, member: zipfile.ZipInfo, source: str) -> str | None:
-    """Why this member is no table, by its first bytes; one whose size is not what it says is an error."""
+    """Why this member cannot be a table, from its first bytes; raises if its size differs from its header."""
     if not member.filename.endswith(".npy"):
         return "it is not an array"
     with archive.open(member) as file:
@@ -50,14 +50,14 @@ def _refused(archive: zipfile.ZipFile, member: zipfile.ZipInfo, source: str) -> 
     claimed = math.prod(shape) * dtype.itemsize
     if reason is None and claimed != stored:
         raise DataError(
-            f"Arrays must be as large as they say; {member.filename} in {source} says {shape} of {dtype}, "
+            f"Arrays must have the size in their header; {member.filename} in {source} claims {shape} of {dtype}, "
             f"{claimed:,} bytes, and holds {stored:,}. Do not trust this file."
         )
     return reason
 
 
 def read_mat(content: bytes, source: str) -> Table:
-    """Matrices as MATLAB's `save -v7` writes them; cells, structs and text are left alone."""
+    """Matrices as MATLAB's `save -v7` writes them; cells, structs and text are ignored."""
     with readable_as(".mat", source):
         found = list(read_matrices(content, source))
     _require_different([matrix.name for matrix in found], source)
@@ -70,7 +70,7 @@ def read_mat(content: bytes, source: str) -> Table:
 
 
 def _standing(matrices: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-    """Row vectors as columns, beside matrices of as many rows or beside each other: MATLAB makes rows of vectors."""
+    """Row vectors as columns, where their lengths match: MATLAB stores vectors as rows."""
     shapes = {matrix.shape for matrix in matrices.values()}
     longest = max((shape[0] for shape in shapes), default=0)
     only_vectors = len(matrices) > 1 and len(shapes) == 1 and longest == 1
@@ -79,7 +79,7 @@ def _standing(matrices: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[An
 
 
 def _no_columns(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str | None:
-    """Why an array is not made of columns of numbers, if it is not."""
+    """Why an array has no columns of numbers; None if it has."""
     if dtype.kind not in _NUMBERS:
         return f"its values are {dtype}, not real numbers"
     if len(shape) not in (1, 2) or 0 in shape[1:]:
@@ -88,7 +88,7 @@ def _no_columns(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str | None:
 
 
 def _table(arrays: Mapping[str, npt.NDArray[Any]], unusable: Mapping[str, str], source: str) -> Table:
-    """One column of each vector; of a matrix as many as it has, numbered."""
+    """One column per vector, and numbered columns per matrix."""
     columns: dict[str, npt.NDArray[Any]] = {}
     several: dict[str, list[str]] = {}
     for name, array in arrays.items():

@@ -1,4 +1,4 @@
-"""Which columns of a table are outputs, inputs and labels of groups, as a user names them."""
+"""Columns of a table that a user names as outputs, inputs and group labels."""
 
 import shlex
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ ON_COMMAND_LINE = "--"
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of columns, and what errors put before `targets`, `inputs` and `groups`: "--" on a command line.
+    """Names of columns, and the prefix of `targets`, `inputs` and `groups` in errors: "--" on a command line.
 
     Args:
         targets: columns to predict.
         inputs: columns to predict from; None for all that are neither targets nor groups.
-        groups: a column of labels: rows with the same one belong together.
-        prefix: of the names of these arguments in errors.
+        groups: a column of group labels.
+        prefix: prefix of these arguments' names in errors.
 
     Example:
         >>> table = Table("a file", {"a": [1, 2], "b": [3, None], "run": ["x", "y"]})
@@ -36,7 +36,7 @@ class Columns:
     prefix: str = ""
 
     def data(self, table: Table, *, latent: bool = False) -> Dataset:
-        """Outputs and inputs by name; outputs alone, where inputs are latent."""
+        """Outputs and inputs by name; only outputs if inputs are latent."""
         outputs = table.expand(self.targets, f"{self.prefix}targets")
         if latent:
             if self.inputs is not None:
@@ -52,11 +52,11 @@ class Columns:
             raise ConfigError(
                 f"A column must be an input or a target; {both[0]!r} is both. Leave it out of one of them."
             )
-        table.numbers([*outputs, *names])  # all of one length
+        table.numbers([*outputs, *names])  # checks that lengths are equal
         return Dataset(finite_inputs(table, names, self.prefix), outputs_or_nan(table, outputs, self.prefix))
 
     def labels(self, table: Table) -> pd.Series | None:
-        """The column that says which rows belong together: words or numbers, and none of the columns to learn from."""
+        """The column of group labels, text or numbers; it must not be an input or a target."""
         if self.groups is None:
             return None
         option = f"{self.prefix}groups"
@@ -65,7 +65,7 @@ class Columns:
             raise ConfigError(f"{option} must name one column; {self.groups!r} stands for several. Name one of them.")
         if self.groups in table.expand([*self.targets, *(self.inputs or [])]):
             raise ConfigError(
-                f"{option} must be a column of its own; {self.groups!r} is an input or a target, too. "
+                f"{option} must be a separate column; {self.groups!r} is also an input or a target. "
                 "Leave it out of those."
             )
         return pd.Series(table.columns[self.groups])
@@ -83,27 +83,27 @@ class Columns:
             first, word = next(iter(words.items()))
             others = f" Or name the others: {self._naming(numbers)}." if numbers else ""
             raise DataError(
-                f"Inputs must be numbers, and without {self.prefix}inputs all columns that are no targets are inputs; "
+                f"Inputs must be numbers, and without {self.prefix}inputs all columns except targets are inputs; "
                 f"{first!r} of {table.source} is not: it holds {word.value!r} in row {word.row}. {word.remedy}.{others}"
             )
         return names
 
     def _naming(self, names: list[str]) -> str:
-        """These inputs as a user would name them."""
+        """These inputs as a user would write them."""
         if self.prefix == ON_COMMAND_LINE:
             return f"--inputs {shlex.quote(as_list(names))}"
         return f"inputs={names!r}"
 
 
 def finite_inputs(table: Table, names: Sequence[str], prefix: str = "") -> pd.DataFrame:
-    """These columns, of which no value may be missing."""
+    """These columns, without missing values."""
     x = table.numbers(names, f"{prefix}inputs")
     require_complete(x, table.source, f"{prefix}inputs")
     return x
 
 
 def outputs_or_nan(table: Table, names: Sequence[str], prefix: str = "") -> pd.DataFrame:
-    """These columns, of which values may be missing."""
+    """These columns; values may be missing."""
     y = table.numbers(names, f"{prefix}targets")
     require_no_infinity(y, table.source)
     return y

@@ -1,4 +1,4 @@
-"""What people keep their numbers in, on the way in and on the way out."""
+"""Containers of users' data, for input and output: arrays, tensors and frames."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,7 +17,7 @@ FrameKind = Literal["pandas", "polars"]
 
 @dataclass(frozen=True)
 class Outputs:
-    """Outputs as they were given: a matrix, its column names if it had any, and the container to give back."""
+    """Outputs as given: a matrix, its column names if any, and the container to return."""
 
     values: Float[Array, "N P"]
     names: list[str] | None
@@ -26,7 +26,7 @@ class Outputs:
 
     @staticmethod
     def of(y: Any, owner: str) -> "Outputs":
-        """From a frame, an array, a tensor or nested lists; one axis is one output.
+        """From a frame, an array, a tensor or nested lists; a 1-D array is one output.
 
         >>> Outputs.of([1.0, 2.0], "an estimator").values.shape
         (2, 1)
@@ -44,7 +44,7 @@ class Outputs:
 
 
 def as_array(values: Any) -> Any:
-    """Tensors and masked arrays as plain arrays, lists as arrays; frames as they are."""
+    """Tensors, masked arrays and lists as plain arrays; frames unchanged."""
     if frame_kind(values) is not None:
         return values
     if hasattr(values, "detach"):
@@ -52,7 +52,7 @@ def as_array(values: Any) -> Any:
         return (values.double() if values.is_floating_point() else values).numpy()  # NumPy has no bfloat16
     if isinstance(values, np.ma.MaskedArray):
         return np.ma.filled(values.astype(np.float64), np.nan)
-    if hasattr(values, "tocsr"):  # sparse: to be refused by whoever knows how
+    if hasattr(values, "tocsr"):  # sparse: refused later by scikit-learn's checks
         return values
     try:
         return np.asarray(values)
@@ -63,7 +63,7 @@ def as_array(values: Any) -> Any:
 
 
 def frame_kind(values: Any) -> FrameKind | None:
-    """Whether these are a DataFrame, and whose."""
+    """The library of a DataFrame; None for other data."""
     package = type(values).__module__.partition(".")[0]
     if not hasattr(values, "columns"):
         return None
@@ -71,9 +71,9 @@ def frame_kind(values: Any) -> FrameKind | None:
 
 
 def as_frame(values: Float[Array, "N K"], names: list[str], kind: FrameKind, like: Any = None) -> Any:
-    """A frame with these column names, and the index of `like` where that has one."""
+    """A frame with these column names, and the index of `like` if it has one."""
     if kind == "polars":
-        import polars  # an extra; whoever gives a frame of it has it
+        import polars  # optional; installed if the user passes a polars frame
 
         return polars.DataFrame(values, schema=names)
     index = like.index if frame_kind(like) == "pandas" and len(like) == len(values) else None
@@ -81,18 +81,18 @@ def as_frame(values: Float[Array, "N K"], names: list[str], kind: FrameKind, lik
 
 
 def named_dataset(x: Float[Array, "N D"] | None, x_names: list[str] | None, y: Outputs) -> Dataset:
-    """A data set with the names that there are."""
-    data = Dataset(x, y.values, check_outputs=False)  # training asks for a value of each; a prediction need not
-    # Not by way of frames: they lay out numbers in another order, and sums would round differently.
+    """A data set with the known column names."""
+    data = Dataset(x, y.values, check_outputs=False)  # only training needs a value of each output
+    # Not through frames: their memory layout differs, and sums would round differently.
     data.input_names = data.input_names if x_names is None else x_names
     data.output_names = data.output_names if y.names is None else y.names
     return data
 
 
 def copies(weights: Any, num_rows: int) -> Int[IntArray, "K"] | None:
-    """Which rows to train on, each as often as its weight says; None where all weights are one.
+    """Indices of training rows, each repeated by its weight; None if all weights are one.
 
-    A row of weight 2 is two rows with the same values: so weights must be whole numbers.
+    A row of weight 2 is two rows with the same values, so weights must be whole numbers.
 
     >>> copies([1, 0, 2], 3)
     array([0, 2, 2])

@@ -1,7 +1,7 @@
-"""Tables in the formats that people have: CSV, Parquet, NumPy's .npz, MATLAB's .mat; CSV from standard input.
+"""Table formats: CSV, Parquet, NumPy's .npz, MATLAB's .mat; CSV from standard input.
 
-A file is read once, into memory, and never executed. What a parser of others makes of a broken one, whatever it raises,
-ends in one error of ours that names the file.
+A file is read once, into memory, and never executed. Any exception of an external parser becomes one `DataError` that
+names the file.
 """
 
 import csv
@@ -22,7 +22,7 @@ _DELIMITERS = (",", ";", "\t")
 
 
 def read_table(path: Path) -> Table:
-    """The table in this file, by the ending of its name; `-` is CSV from standard input."""
+    """The table in this file, by its extension; `-` is CSV from standard input."""
     if path == STANDARD_INPUT:
         return read_csv(_standard_input(), "standard input")
     reader = READERS.get(path.suffix.lower())
@@ -34,7 +34,7 @@ def read_table(path: Path) -> Table:
 
 
 def read_csv(content: bytes, source: str) -> Table:
-    """Comma-separated values with a line of names; an empty cell or NA is missing, and every row has all cells.
+    """Comma-separated values with a line of names; empty cells and NA are missing, and every row has all cells.
 
     >>> list(read_csv(b"a;b\\n1;2\\n", "a file").columns)
     ['a', 'b']
@@ -56,7 +56,7 @@ def read_csv(content: bytes, source: str) -> Table:
 
 
 def read_parquet(content: bytes, source: str) -> Table:
-    """Apache Parquet: every column, an index with a name among them."""
+    """Apache Parquet: every column, including a named index."""
     try:
         import pyarrow  # comes with the extra mogul[parquet] only
         from pyarrow import parquet
@@ -91,7 +91,7 @@ def _content(path: Path) -> bytes:
     if path.is_dir():
         raise FileError(f"A table must be a file; {path} is a folder. Name a file in it.")
     if not path.exists():
-        raise FileError(f"The table must be there; {path} is no file. Check its path.")
+        raise FileError(f"The table must exist; {path} is not a file. Check its path.")
     if not path.is_file():
         raise FileError(f"A table must be an ordinary file; {path} is not. Pipe CSV into - instead.")
     try:
@@ -129,13 +129,13 @@ def _decoded(content: bytes, source: str) -> str:
 
 
 def _delimiter(text: str) -> str:
-    """The one that the line of names holds most of; a comma if it holds none."""
+    """The most frequent delimiter in the line of names; a comma if there is none."""
     line = text.lstrip().partition("\n")[0]
     return max(_DELIMITERS, key=line.count)
 
 
 def _checked_rows(rows: Iterator[list[str]], source: str) -> list[str]:
-    """The names in the first line, once every row is known to have as many cells: half a row is half a file."""
+    """The names in the first line, after checking that every row has the same number of cells."""
     header = next((row for row in rows if row), None)
     if header is None:
         raise DataError(f"A table must have a line of names; {source} is empty. Give some data.")
@@ -143,20 +143,20 @@ def _checked_rows(rows: Iterator[list[str]], source: str) -> list[str]:
     require_names(names, source)
     if all(map(_is_number, names)):
         raise DataError(
-            f"The first line must name the columns; that of {source} holds numbers: {', '.join(names[:4])}. "
+            f"The first line must name the columns; in {source} it holds numbers: {', '.join(names[:4])}. "
             "Put a line of names before it."
         )
     for number, row in enumerate((row for row in rows if row), start=1):
         if len(row) != len(names):
             raise DataError(
-                f"Each row must have {len(names)} cells, as many as there are names; row {number} of {source} has "
-                f"{len(row)}. Mend that row; empty cells are missing values."
+                f"Each row must have {len(names)} cells, one for each name; row {number} of {source} has "
+                f"{len(row)}. Correct that row; empty cells are missing values."
             )
     return names
 
 
 def require_names(names: list[str], source: str) -> None:
-    """Every column must have a name of its own."""
+    """Check that all columns have distinct names."""
     unnamed = [place for place, name in enumerate(names, start=1) if not name]
     if unnamed:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Data as a user gives them to `mogul.fit`: a data set, arrays, frames, or the path of a table."""
+"""Arguments of `mogul.fit` as a data set: from a data set, arrays, frames, or the path of a table."""
 
 from collections.abc import Sequence
 from os import PathLike
@@ -25,15 +25,15 @@ def given_data(
     *,
     latent: bool = False,
 ) -> tuple[Dataset, Any]:
-    """Inputs and outputs, and a label for each row that says which rows belong together, if there are any.
+    """Inputs and outputs, and a group label for each row, if given.
 
     Args:
-        X: a data set; inputs beside Y; or a frame or the path of a table, of which `targets` names the outputs.
-        Y: outputs beside X.
+        X: a data set; inputs, with Y; or a frame or the path of a table, whose outputs `targets` names.
+        Y: outputs, if X has only inputs.
         targets: a column to predict, or several.
         inputs: columns to predict from; None for all that are neither targets nor groups.
         groups: labels, or the column of X that holds them.
-        latent: whether the model finds its inputs: those of a table are left out then.
+        latent: whether the model has latent inputs; a table's inputs are then left out.
 
     Example:
         >>> given_data([[0.0], [1.0]], [2.0, 3.0])[0].num_outputs
@@ -73,7 +73,7 @@ def _from_arrays(X: Any, Y: Any) -> Dataset:
 
 
 def _without_groups(X: Any, column: str) -> tuple[Any, Any]:
-    """The other columns of a frame, and this one, which holds the labels of groups."""
+    """The other columns of a frame, and this column of group labels."""
     if frame_kind(X) is None:
         raise ConfigError(
             f"groups names a column of a DataFrame; got {column!r} and {_kind(X)} as X. Give a label for each row."

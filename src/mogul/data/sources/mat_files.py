@@ -1,8 +1,8 @@
-"""Matrices in MATLAB's .mat files of version 5 to 7, as far as tables need them: real numbers in two axes.
+"""Matrices of real numbers in MATLAB's .mat files of version 5 to 7.
 
-SciPy reads all of the format, and can crash the process on a file with a few changed bytes; here every size is checked
-against the bytes that are there before it is used. The layout is that of MathWorks' "MAT-File Format": elements with
-a tag of type and size, a matrix being an element of elements: flags, sizes, name, values.
+SciPy reads the whole format, but can crash the process on a corrupted file. Here every size is checked against the
+available bytes before it is used. The layout follows MathWorks' "MAT-File Format": elements with a tag of type and
+size; a matrix is an element that contains elements: flags, sizes, name, values.
 """
 
 import math
@@ -27,7 +27,7 @@ _NUMERIC_CLASSES = range(6, 16)
 
 
 class Matrix(NamedTuple):
-    """A variable: its numbers, or why it has none that a table could hold."""
+    """A variable: its numbers, or why it cannot be a column of a table."""
 
     name: str
     values: npt.NDArray[Any] | None
@@ -35,7 +35,7 @@ class Matrix(NamedTuple):
 
 
 def read_matrices(content: bytes, source: str) -> Iterator[Matrix]:
-    """The variables of a file, one by one; names that begin with two underscores are MATLAB's own."""
+    """The variables of a file, except MATLAB's internal ones, whose names begin with two underscores."""
     order = _byte_order(content, source)
     room = 0
     for kind, data in _elements(memoryview(content)[_HEADER_BYTES:], order):
@@ -51,7 +51,7 @@ def read_matrices(content: bytes, source: str) -> Iterator[Matrix]:
 
 
 def _byte_order(content: bytes, source: str) -> str:
-    """By the mark in the file's header, which also tells this format from others."""
+    """Byte order from the mark in the file's header, which also identifies the format."""
     remedy = "Save it again in MATLAB by save(…, '-v7')."
     if content.startswith(_HDF5) or content[512:520] == _HDF5:
         raise DataError(f"A .mat file must be of version 5 to 7; {source} is of version 7.3, which is HDF5. {remedy}")
@@ -63,7 +63,7 @@ def _byte_order(content: bytes, source: str) -> str:
 
 
 def _elements(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
-    """Types and contents of elements that follow each other; small ones have theirs inside the tag."""
+    """Types and contents of consecutive elements; small elements are stored inside the tag."""
     while len(data):
         if len(data) < _TAG_BYTES:
             raise ValueError(f"it ends within a tag, after {len(data)} bytes of {_TAG_BYTES}")
@@ -81,13 +81,13 @@ def _elements(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
 
 
 def _inflated(data: memoryview, order: str, source: str) -> bytes:
-    """The element in a compressed one: no more of it than its own tag says."""
+    """The element inside a compressed one, up to the size in its tag."""
     stream = zlib.decompressobj()
     tag = stream.decompress(data, _TAG_BYTES)
     size = struct.unpack(f"{order}II", tag)[1]
     require_room(size, source)
     rest = stream.decompress(stream.unconsumed_tail, size + 1)
-    stream.decompress(stream.unconsumed_tail, 1)  # as far as the checksum
+    stream.decompress(stream.unconsumed_tail, 1)  # up to the checksum
     if len(rest) != size or not stream.eof:
         raise ValueError(f"a compressed matrix claims {size:,} bytes, and is cut or longer")
     return tag + rest

@@ -1,4 +1,4 @@
-"""A table of named columns, as a file holds it, and the numbers that are taken from it."""
+"""A table of named columns from a file, and its conversion to numbers."""
 
 import math
 from collections import Counter
@@ -20,7 +20,7 @@ _NAMES_SHOWN, _ROWS_SHOWN, _COLUMNS_SHOWN = 12, 3, 3
 
 @dataclass(frozen=True)
 class Word:
-    """A value that is no number, where it is, counting rows from 1, and how many others there are in its column."""
+    """A value that is not a number, its row counted from 1, and the number of further ones in its column."""
 
     row: int
     value: Any
@@ -28,7 +28,7 @@ class Word:
 
     @property
     def remedy(self) -> str:
-        """What to do about it.
+        """The remedy for an error message.
 
         >>> Word(1, "1.234,5", 0).remedy
         'Encode it as numbers, with a point for decimals and no commas'
@@ -40,13 +40,13 @@ class Word:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns by name, from a file; they may differ in length until some are taken together.
+    """Columns by name, from a file; lengths may differ between columns that are not used together.
 
     Args:
-        source: where it comes from, for messages.
+        source: name of the source, for messages.
         columns: anything with one axis, by name.
-        arrays: names that stand for several columns each: the array `X` of a .npz file for X0, X1, …
-        unusable: what else the file holds, and why that is no column.
+        arrays: names of groups of columns: the array `X` of a .npz file for X0, X1, …
+        unusable: other contents of the file, and why they are not columns.
 
     Example:
         >>> table = Table("a file", {"X0": [1, 2], "X1": [3, None], "b": ["4", "5"]}, {"X": ["X0", "X1"]})
@@ -61,7 +61,7 @@ class Table:
     unusable: Mapping[str, str] = field(default_factory=dict)
 
     def expand(self, names: Sequence[str], what: str = "names") -> list[str]:
-        """The columns that these names stand for, each once."""
+        """The columns of these names, arrays expanded, each once."""
         found: list[str] = []
         for name in names:
             if name not in self:
@@ -73,7 +73,7 @@ class Table:
         return found
 
     def numbers(self, names: Sequence[str], what: str = "names") -> pd.DataFrame:
-        """These columns in float64; what is missing is NaN, and anything but a number is refused."""
+        """These columns in float64; missing values are NaN, and anything but a number is an error."""
         columns = self.expand(names, what)
         lengths = {name: len(self.columns[name]) for name in columns}
         first = columns[0]
@@ -81,14 +81,14 @@ class Table:
             if length != lengths[first]:
                 raise ShapeError(
                     f"Columns must have the same number of rows; {first!r} of {self.source} has {lengths[first]} and "
-                    f"{name!r} {length}. Name those that belong together."
+                    f"{name!r} {length}. Name columns of equal length."
                 )
         if not lengths[first]:
             raise ShapeError(f"A table must have at least one row; {self.source} has 0. Give some data.")
         return pd.DataFrame({name: self._as_float(name) for name in columns})
 
     def others(self, names: Sequence[str]) -> list[str]:
-        """The columns with as many rows as these, and without them."""
+        """The other columns with the same number of rows."""
         taken = dict.fromkeys(self.expand(names))
         length = len(self.columns[next(iter(taken))])
         return [name for name, column in self.columns.items() if name not in taken and len(column) == length]
@@ -97,7 +97,7 @@ class Table:
         return name in self.columns or name in self.arrays
 
     def first_word(self, name: str) -> Word | None:
-        """The first value of this column that is neither a number nor missing, if there is one."""
+        """The first value of this column that is neither a number nor missing, if any."""
         return self._parsed(name)[1]
 
     def _as_float(self, name: str) -> Array:
@@ -132,7 +132,7 @@ class Table:
 
 
 def require_complete(x: pd.DataFrame, source: str, option: str = "--inputs") -> None:
-    """Inputs must all be there: the error says in which columns and rows they are not, and what names others."""
+    """Check that inputs are complete; the error names columns and rows of missing values."""
     bad = ~np.isfinite(x.to_numpy())
     if not bad.any():
         return
@@ -143,14 +143,14 @@ def require_complete(x: pd.DataFrame, source: str, option: str = "--inputs") -> 
     ]
     more = f" and {len(places) - _COLUMNS_SHOWN} more columns" if len(places) > _COLUMNS_SHOWN else ""
     raise DataError(
-        f"Inputs must be there and finite; in {source} they are not, counting rows from 1: "
+        f"Inputs must be complete and finite; in {source} they are not, counting rows from 1: "
         f"{'; '.join(places[:_COLUMNS_SHOWN])}{more}. "
         f"Drop those rows, fill them in, or leave the columns out by {option}."
     )
 
 
 def require_no_infinity(y: pd.DataFrame, source: str) -> None:
-    """Outputs may be missing, but not infinite."""
+    """Check that outputs are finite or missing."""
     infinite = np.argwhere(np.isinf(y.to_numpy()))
     if len(infinite):
         row, column = infinite[0]
@@ -175,21 +175,21 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _number(value: Any) -> float:
-    """A number, or NaN for anything else."""
+    """The number, or NaN for anything else."""
     if not isinstance(value, str | int | float | Decimal | np.integer | np.floating | np.bool_) or "_" in str(value):
-        return np.nan  # Python takes 1_000 for a number
+        return np.nan  # Python would accept 1_000
     try:
         return float(value)
     except (ValueError, OverflowError):
         return np.nan
 
 
-# A file may claim any size; beyond this one, sparse Gaussian processes in memory are not the tool.
+# Largest table in memory; a file may claim any size.
 MAX_BYTES = 8 * 2**30
 
 
 def require_room(num_bytes: int, source: str) -> None:
-    """A size that a file claims must be one that can be meant."""
+    """Check that a size claimed by a file is plausible."""
     if num_bytes > MAX_BYTES:
         raise DataError(
             f"A table must take at most {MAX_BYTES / 2**30:.0f} GiB in memory; {source} would take "
@@ -199,12 +199,12 @@ def require_room(num_bytes: int, source: str) -> None:
 
 @contextmanager
 def readable_as(kind: str, source: str) -> Iterator[None]:
-    """Whatever the parsers of others raise at a broken file becomes one error of ours."""
+    """Convert any exception of a parser into a `DataError`."""
     try:
         yield
     except MogulError:
         raise
-    except Exception as error:  # any of them, since parsers promise none
+    except Exception as error:  # parsers do not document what they raise
         reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
         raise DataError(
             f"The file must be readable as {kind}; {source} is not: {reason}. Is it complete, and of that kind?"

@@ -1,4 +1,4 @@
-"""Observation noise: one file for each kind, the laws that they have at x, and correlation between outputs."""
+"""Observation noise: one file for each kind, noise laws at x, and correlation between outputs."""
 
 from mogul import registry
 from mogul.heads.noise.base import NOISE_FLOOR, Noise, NoiseParts

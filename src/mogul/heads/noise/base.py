@@ -1,4 +1,4 @@
-"""What every observation noise is: a level per output, a floor, and a law at each x."""
+"""Base class of observation noise: a level per output, a floor, and a law at each x."""
 
 import math
 from abc import ABC, abstractmethod
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from mogul.errors import ConfigError, require_positive
 from mogul.heads.noise.laws import NoiseLaw
 
-# The least standard deviation of noise that may depend on x, as a share of an output's scale. Recorded values repeat,
-# and where they do, a noise without a floor believes in them without limit.
+# Least standard deviation of noise that depends on x, as a share of an output's scale. Without a floor, the noise
+# variance goes to zero where recorded values repeat.
 NOISE_FLOOR = 1e-4
 
 
@@ -21,36 +21,36 @@ NOISE_FLOOR = 1e-4
 class NoiseParts(Protocol):
     """What a noise is built from: see `mogul.models.parts.Parts`."""
 
-    x: Tensor  # standardised training inputs (N, D), or where latent ones start
+    x: Tensor  # standardised training inputs (N, D), or the start of latent inputs
     num_outputs: int
     latent: bool  # whether inputs are latent
-    generator: torch.Generator  # of the random start
+    generator: torch.Generator  # draws the random start
 
     def option(self, name: str) -> Any:
-        """The value of an option: the one given, or its default."""
+        """The given value of an option, or its default."""
         ...
 
     def noise_floor(self, default: float) -> Float[Tensor, "P"]:
-        """The floor asked for, or the default, from a share of an output's scale to the units of the head."""
+        """The requested or default floor, converted from a share of an output's scale to the head's units."""
         ...
 
 
 class Noise(nn.Module, ABC):
-    """Noise of P outputs, in the units of the head. A subclass says what it depends on.
+    """Noise of P outputs, in the units of the head. Subclasses define how it depends on x.
 
-    A noise of one's own has a `forward` and registers itself: see docs/howto/add_a_noise.md.
+    A user's noise defines `forward` and registers itself: see docs/howto/add_a_noise.md.
 
     Args:
         num_outputs: the number P of outputs.
-        var: the variance's start.
-        floor: a standard deviation that noise is never below, one for all outputs or one for each.
+        var: initial variance.
+        floor: least standard deviation, for all outputs or for each.
     """
 
     floor_var: Tensor
     varies: ClassVar[bool] = False  # whether the law depends on x
-    # Whether an exact GP for each output decides all of it; else it is trained from there on.
+    # Whether an exact GP for each output determines all its parameters; else it is trained from there.
     solved_by_exact_gps: ClassVar[bool] = False
-    numbers_per_point: int = 0  # held for each point at work, beyond the law itself
+    numbers_per_point: int = 0  # in memory per point during computation, beyond the law itself
 
     def __init__(self, num_outputs: int, *, var: float = 1.0, floor: float | Float[Tensor, "P"] = 0.0) -> None:
         super().__init__()
@@ -66,20 +66,20 @@ class Noise(nn.Module, ABC):
 
     @classmethod
     def from_parts(cls, parts: NoiseParts) -> "Noise":
-        """The noise at its start, with the options that it has."""
+        """The initial noise, with its options."""
         return cls(parts.num_outputs, floor=parts.noise_floor(NOISE_FLOOR))
 
     def start_tails(self, dof: Sequence[float | None]) -> None:
-        """Start at these degrees of freedom of each output, None for Normal noise, where the law has any."""
+        """Set initial degrees of freedom of each output (None for Normal noise), if the law has any."""
 
     @abstractmethod
     def forward(self, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> NoiseLaw:
-        """The law of the noise at x. The generator is for what is drawn in training."""
+        """The law of the noise at x. The generator is for draws in training."""
 
     def kl(self) -> Float[Tensor, ""]:
-        """KL of latent variables held here: none."""
+        """KL of the noise's latent variables: zero by default."""
         return self.log_precision.new_zeros(())
 
     def log_prior(self) -> Float[Tensor, ""]:
-        """Log prior density of what is estimated by MAP: nothing."""
+        """Log prior density of parameters estimated by MAP: zero by default."""
         return self.log_precision.new_zeros(())

@@ -22,7 +22,7 @@ class ConstantNoise(Noise):
 
     @classmethod
     def from_parts(cls, parts: NoiseParts) -> Noise:
-        """Without a floor, unless one is asked for."""
+        """Without a floor unless requested."""
         return cls(parts.num_outputs, floor=parts.noise_floor(0.0))
 
     @property

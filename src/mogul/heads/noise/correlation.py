@@ -16,8 +16,8 @@ class NoiseCorrelation(nn.Module):
 
         √n ∘ ζ          ζ = U ξ + √(1 − h) ∘ ε          h = diag(U Uᵀ),   ξ and ε standard Normal
 
-    Each entry of ζ has variance 1, so that the marginal law of each output is the one without correlation. U is
-    estimated from leave-one-out residuals (`mogul.training.correlation`), and gradient steps do not change it.
+    Each entry of ζ has variance 1, so the marginal law of each output is unchanged. U is estimated from leave-one-out
+    residuals (`mogul.training.correlation`), and gradient steps do not change it.
 
     Args:
         loadings: the matrix U, with rows of norm below 1.
@@ -57,7 +57,7 @@ class NoiseCorrelation(nn.Module):
         noise_var: Float[Tensor, "*S P"],
         scale: Float[Tensor, "P"],
     ) -> Independent:
-        """How the outputs of components belong together; `noise_var` is drawn, and like `scale` in units of y."""
+        """Joint distribution of the outputs given a component; `noise_var` is drawn and in units of y, like `scale`."""
         drawn = noise_var.expand_as(signal_var).double().cpu().numpy()
         loadings = self.loadings.double().cpu().numpy()
         return ScaledCorrelation(law.joint(signal_var, scale), drawn, loadings)

@@ -37,14 +37,14 @@ def _numbers(sizes: Mapping[str, Any]) -> int:
     },
 )
 class GPNoise(Noise):
-    """Gaussian noise whose log variances mix a few sparse GPs: g(x) = W F(x) − log β, back to its prior far from data.
+    """Gaussian noise whose log variances mix a few sparse GPs: g(x) = W F(x) − log β; far from data, the prior.
 
     Args:
-        gps: the latent GPs F, with zero means: the level is theirs.
+        gps: the latent GPs F, with zero means; the level −log β is the mean.
         num_outputs: the number P of outputs.
         generator: draws the start of W.
-        var: the variance's start.
-        floor: the least standard deviation, of all outputs or of each.
+        var: initial variance.
+        floor: least standard deviation, for all outputs or for each.
         weight_scale: standard deviation of the Normal prior on W.
 
     Example:
@@ -58,7 +58,7 @@ class GPNoise(Noise):
 
     @classmethod
     def from_parts(cls, parts: NoiseParts) -> Noise:
-        """GPs with zero means, constant where training starts."""
+        """GPs with zero means; the initial noise is constant."""
         num_latents = parts.option("num_noise_latents")
         points = kmeans(parts.x, parts.option("num_noise_inducing"), parts.generator)
         kernel = rbf(parts.x.shape[1], num_latents, ard=not parts.latent)
@@ -95,5 +95,5 @@ class GPNoise(Noise):
         return self.gps.kl()
 
     def log_prior(self) -> Float[Tensor, ""]:
-        """Of the weights, and of priors registered on the kernels."""
+        """Log density of the weights and of priors registered on the kernels."""
         return self.gps.log_prior() + normal_log_density(self.weights, self.weight_scale)

@@ -1,9 +1,9 @@
-"""The law of the noise at some points: what objectives, updates and predictions ask of it.
+"""The law of the noise at some points, as used by objectives, updates and predictions.
 
-Every noise has a level per output, the precision β, and a floor f under its standard deviation. The optimum of the
-level given all else is a mean over what is observed, `misfit`: of the square that each output is off, in expectation
-and in units of what the noise is relative to its level. Where the noise is f² + e²/β for some known e, the expectation
-is that of the part without the floor, so that updates by it are steps of expectation maximisation, and never overshoot.
+Every noise has a level per output, the precision β, and a floor f of its standard deviation. Given all else, the
+optimal 1/β is the mean of `misfit` over observed outputs: the expected squared residual, relative to the noise at level
+1. Where the noise is f² + e²/β for some known e, the misfit is of the part without the floor. Updates by it are
+therefore steps of expectation maximisation and never overshoot.
 """
 
 import math
@@ -21,8 +21,7 @@ from mogul.core.joint import Independent, ScaleMixture
 from mogul.core.moments import Marginals
 from mogul.core.scale_mixture import LogScale
 
-# How many values a log variance that is Normal has in draws of it, by Gauss–Hermite quadrature. Densities do not use
-# these: see `mogul.core.scale_mixture`.
+# Gauss–Hermite nodes for draws of a Normal log variance. Densities do not use them: see `mogul.core.scale_mixture`.
 _QUADRATURE_ORDER = 10
 
 
@@ -30,9 +29,9 @@ Law = TypeVar("Law", bound="NoiseLaw")
 
 
 class NoiseLaw(ABC):
-    """p(y | signal) at N points. Missing outputs hold finite stand-ins: what is masked must still have a gradient.
+    """p(y | signal) at N points. Missing outputs hold finite placeholders, so that masked gradients stay finite.
 
-    Each is a dataclass with a field `log_precision`, the level.
+    Subclasses are dataclasses with a field `log_precision`, the level.
     """
 
     log_precision: Float[Tensor, "P"]
@@ -41,7 +40,7 @@ class NoiseLaw(ABC):
         """The same law with another level log β."""
         return replace(self, log_precision=log_precision)  # type: ignore[type-var]  # subclasses are dataclasses
 
-    by_output: ClassVar[frozenset[str]] = frozenset()  # fields whose first axis is that of outputs; else it is the last
+    by_output: ClassVar[frozenset[str]] = frozenset()  # fields whose first axis is outputs; else the last
 
     @property
     @abstractmethod
@@ -49,14 +48,14 @@ class NoiseLaw(ABC):
         """The variance of the noise of each output."""
 
     def pooled_var(self) -> Float[Tensor, "*T P"]:
-        """The same, averaged over draws of the points."""
+        """The variance, averaged over draws of the points."""
         return self.var.flatten(0, -3).mean(0) if self.var.dim() > 2 else self.var
 
     @abstractmethod
     def expected_log_density(
         self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
     ) -> Float[Tensor, "*S N"]:
-        """E log p(y | signal) per datapoint over its observed outputs, less the KL of what is latent in its noise."""
+        """E log p(y | signal) per datapoint over its observed outputs, minus the KL of latent noise variables."""
 
     @abstractmethod
     def log_density(
@@ -68,7 +67,7 @@ class NoiseLaw(ABC):
     def misfit(
         self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
     ) -> Float[Tensor, "*S N P"]:
-        """What 1/β is the mean of where `expected_log_density` is largest; anything for missing outputs."""
+        """The optimal 1/β for `expected_log_density` is the mean of this; any value for missing outputs."""
 
     @abstractmethod
     def predictive_misfit(
@@ -78,16 +77,16 @@ class NoiseLaw(ABC):
 
     @property
     def is_drawn(self) -> bool:
-        """Whether variances of components are draws of something random, not the same for all."""
+        """Whether noise variances are random and drawn for each component."""
         return False
 
     @abstractmethod
     def draw_var(self, shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "*S P"]:
-        """Variances of the noise for components of this shape, (S, N, P): a draw for each of what is random in it."""
+        """Noise variances for components of this shape, (S, N, P): one draw for each."""
 
     @abstractmethod
     def joint(self, signal_var: Float[Tensor, "S N P"], scale: Float[Tensor, "P"]) -> Independent:
-        """How the outputs of components with such signals belong together, in units of y = scale × the head's."""
+        """Joint distribution of the outputs given components with such signals, in units of y = scale × the head's."""
 
     def double(self: Law) -> Law:
         """In float64, without gradients."""
@@ -102,7 +101,7 @@ class NoiseLaw(ABC):
         return self._changed(lambda name, value: value[index] if name in self.by_output else value[..., index])
 
     def joined(self: Law, others: "Sequence[Law]") -> Law:
-        """At the points of this and then of the others."""
+        """Concatenate the points of this and of the others."""
         return self._changed(
             lambda name, value: (
                 torch.cat([value, *(getattr(other, name) for other in others)], -2)
@@ -115,26 +114,26 @@ class NoiseLaw(ABC):
         return name not in self.by_output and value.dim() > 1
 
     def _changed(self: Law, change: Callable[[str, Tensor], Tensor]) -> Law:
-        """The same law with each of its fields, all of them tensors, changed."""
+        """The same law with `change` applied to each of its tensors."""
         names = [each.name for each in fields(cast(Any, self))]
         return cast(Law, replace(cast(Any, self), **{name: change(name, getattr(self, name)) for name in names}))
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """K values for draws, independently for each output, and the logs of their probabilities."""
+    """K values for draws, independent for each output, and their log probabilities."""
 
     value: Float[Tensor, "K *T P"]
     log_weight: Float[Tensor, "K *T P"]
 
     def draw(self, shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "*S P"]:
-        """A value for each draw, point and output; all there is where there is but one."""
+        """A value for each draw, point and output; without drawing if there is only one."""
         value, log_weight = (_aligned(part, len(shape)) for part in (self.value, self.log_weight))
         if len(value) == 1:
             return value[0]
         level = torch.rand(shape, generator=generator, dtype=value.dtype, device=value.device)
         chosen = torch.zeros(shape, dtype=torch.long, device=value.device)
-        for edge in torch.cumsum(log_weight.exp(), 0)[:-1]:  # one by one: all at once would take K times the room
+        for edge in torch.cumsum(log_weight.exp(), 0)[:-1]:  # one by one: all at once would take K times the memory
             chosen += level > edge
         return value.expand(len(value), *shape).gather(0, chosen.unsqueeze(0))[0]
 
@@ -143,7 +142,7 @@ class Nodes:
 class NormalLaw(NoiseLaw):
     """Normal noise of variance e^relative/β + f²: f is the floor, and `relative` may depend on x.
 
-    Subclasses have a variance that is random, for each output by itself: noise that is Normal given its scale.
+    Subclasses have a random variance, independent for each output: noise is Normal given its scale.
     """
 
     log_precision: Float[Tensor, "*B P"]
@@ -170,7 +169,7 @@ class NormalLaw(NoiseLaw):
     def misfit(
         self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
     ) -> Float[Tensor, "*S N P"]:
-        """(y − m)² + v, less what the floor explains of it, over e^relative."""
+        """(y − m)² + v, minus the part explained by the floor, over e^relative."""
         precision = torch.exp(self._log_mean_precision())
         square = (y - signal.mean).square() + signal.var
         own = own_square(square, 1 / (1 + self.floor_var * precision), self.floor_var)
@@ -192,7 +191,7 @@ class NormalLaw(NoiseLaw):
     ) -> Float[Tensor, "*S N"]:
         """log E N(y | m + √n shared, v + n own_share) over the noise's variance n, summed over outputs.
 
-        This is the density given what outputs share in their noise: see `NoiseCorrelation`.
+        This is the density given the shared factors of the noise: see `NoiseCorrelation`.
         """
         gap, noise = y - signal.mean, self.log_scale()
         if noise is not None:
@@ -217,7 +216,7 @@ class NormalLaw(NoiseLaw):
         return self.log_scale() is not None
 
     def draw_var(self, shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "*S P"]:
-        """A draw for each draw, point and output of the signal; all there is where there is but one."""
+        """A value for each draw, point and output of the signal; without drawing if there is only one."""
         return self.nodes().draw(shape, generator)
 
     def joint(self, signal_var: Float[Tensor, "S N P"], scale: Float[Tensor, "P"]) -> Independent:
@@ -237,7 +236,7 @@ class NormalLaw(NoiseLaw):
         return Nodes(var, torch.zeros_like(var))
 
     def log_scale(self) -> LogScale | None:
-        """The law of the log variance where it is random."""
+        """The law of the log variance; None if it is not random."""
         return None
 
     def _log_density_of_each(self, y: Tensor, signal: Marginals) -> Float[Tensor, "*S N P"]:
@@ -254,7 +253,7 @@ class NormalLaw(NoiseLaw):
 
 @dataclass(frozen=True)
 class LogNormalLaw(NormalLaw):
-    """The same with a Normal log variance: `relative` is its mean and `spread` its variance.
+    """Normal noise with a Normal log variance: `relative` is its mean and `spread` its variance.
 
     Without a floor, E log N(y | Φ, e^g) = −½ (log 2π + μ + e^{−μ + s/2} ((y − m)² + v)) for g ~ N(μ, s). With one, both
     parts of it are bounded by Jensen's inequality, from the side that keeps the whole a lower bound:
@@ -272,7 +271,7 @@ class LogNormalLaw(NormalLaw):
         return torch.exp(self.relative + 0.5 * self.spread - self.log_precision) + self.floor_var
 
     def nodes(self) -> Nodes:
-        """Those of Gauss–Hermite quadrature."""
+        """Gauss–Hermite nodes."""
         shape = (-1, *(1,) * self.relative.dim())
         position, weight = (
             torch.as_tensor(part).to(self.relative).reshape(shape)
@@ -291,7 +290,7 @@ class LogNormalLaw(NormalLaw):
 
 
 def own_square(square: Tensor, share: Tensor, rest: Tensor) -> Tensor:
-    """E e² given e + e′, whose square this is: e has this share of their variance, and e′ the variance `rest`.
+    """E e² given (e + e′)² = square: e has this share of the variance, and e′ the variance `rest`.
 
     >>> own_square(torch.tensor(4.0), torch.tensor(0.5), torch.tensor(2.0))
     tensor(2.)
@@ -300,5 +299,5 @@ def own_square(square: Tensor, share: Tensor, rest: Tensor) -> Tensor:
 
 
 def _aligned(part: Tensor, num_axes: int) -> Tensor:
-    """With axes of size one behind the first, where there are fewer."""
+    """Insert axes of size one after the first, up to `num_axes`."""
     return part.reshape(part.shape[0], *(1,) * (num_axes + 1 - part.dim()), *part.shape[1:])

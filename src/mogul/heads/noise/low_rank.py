@@ -20,8 +20,8 @@ from mogul.registry import Option, positive, register_noise
 class LowRankLaw(NoiseLaw):
     """Normal noise U z + e with z ~ N(0, I) and e ~ N(0, D), D = 1/β + f²: its covariance is D + U Uᵀ.
 
-    Of the signal only variances are known, not covariances between outputs. With a q(z) of its own for each row, at
-    its optimum, the bound needs no more than those:
+    Only variances of the signal are known, not covariances between outputs. With the optimal q(z) for each row, the
+    bound needs only those:
 
         log N(y | m, D + U Uᵀ) − ½ Σ v/D
     """
@@ -54,7 +54,7 @@ class LowRankLaw(NoiseLaw):
     def misfit(
         self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
     ) -> Float[Tensor, "*S N P"]:
-        """E (y − Φ − U z)², less what the floor explains of it."""
+        """E (y − Φ − U z)², minus the part explained by the floor."""
         square = self._left_over(y - signal.mean, observed, self._own_var()) + signal.var
         return own_square(square, 1 / (1 + self.floor_var * torch.exp(self.log_precision)), self.floor_var)
 
@@ -94,7 +94,7 @@ class LowRankLaw(NoiseLaw):
         return (gap - mean @ self.loadings.T).square() + ((self.loadings @ cov) * self.loadings).sum(-1)
 
     def _shared(self, gap: Tensor, observed: Tensor, diagonal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """D⁻¹ of what is observed, the root of q(z)'s precision I + Uᵀ D⁻¹ U, and Uᵀ D⁻¹ (y − m)."""
+        """D⁻¹ of the observed outputs, the root of q(z)'s precision I + Uᵀ D⁻¹ U, and Uᵀ D⁻¹ (y − m)."""
         precision = observed / diagonal
         inner = torch.einsum("...p,pq,pr->...qr", precision, self.loadings, self.loadings)
         root = torch.linalg.cholesky(inner + torch.eye(inner.shape[-1]).to(inner))
@@ -121,8 +121,8 @@ class LowRankNoise(Noise):
         num_outputs: the number P of outputs.
         rank: the number R of columns of U.
         generator: draws the start of U.
-        var: the start of the diagonal D.
-        floor: the least root of D, of all outputs or of each.
+        var: initial diagonal D.
+        floor: least square root of D, for all outputs or for each.
         weight_scale: standard deviation of the Normal prior on U.
 
     Example:
@@ -133,7 +133,7 @@ class LowRankNoise(Noise):
 
     @classmethod
     def from_parts(cls, parts: NoiseParts) -> Noise:
-        """Of the rank asked for."""
+        """With the requested rank."""
         rank = parts.option("noise_rank")
         return cls(parts.num_outputs, rank, parts.generator, floor=parts.noise_floor(NOISE_FLOOR))
 
@@ -150,7 +150,7 @@ class LowRankNoise(Noise):
         super().__init__(num_outputs, var=var, floor=floor)
         require_positive(rank=rank)
         self.weight_scale = weight_scale
-        # Small, since at first all of the misfit is the signal's; not zero, where the gradient is.
+        # Small, since the signal explains the data first; not zero, since the gradient vanishes there.
         self.loadings = nn.Parameter(0.1 * torch.randn(num_outputs, rank, generator=generator))
 
     def forward(self, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> LowRankLaw:

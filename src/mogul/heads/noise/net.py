@@ -1,4 +1,4 @@
-"""Gaussian noise whose variance at x is a neural net's."""
+"""Gaussian noise whose log variance is a neural net of x."""
 
 import torch
 from jaxtyping import Float
@@ -12,17 +12,16 @@ from mogul.registry import register_noise
 
 @register_noise("net", "Gaussian, with a log variance by a neural net of x.")
 class NetNoise(Noise):
-    """Independent Gaussian noise whose log variance is a net's, with two hidden layers of 50 tanh units.
+    """Independent Gaussian noise whose log variance is a net with two hidden layers of 50 tanh units.
 
-    It starts at the same variance everywhere. A net says something far from the data, too, without knowing: see
-    `GPNoise`.
+    The initial variance is constant. A net extrapolates without uncertainty far from the data: see `GPNoise`.
 
     Args:
         num_inputs: the number D of inputs.
         num_outputs: the number P of outputs.
         generator: draws the start.
-        var: the variance's start.
-        floor: the least standard deviation, of all outputs or of each.
+        var: initial variance.
+        floor: least standard deviation, for all outputs or for each.
         weight_scale: standard deviation of the Normal prior on the weights.
 
     Example:

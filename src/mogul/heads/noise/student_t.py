@@ -1,4 +1,4 @@
-"""Student-t noise, for outputs with outliers: of one scale for all x, or of one that depends on x by GPs."""
+"""Student-t noise, for outputs with outliers: with a constant scale, or a scale by GPs of x."""
 
 import math
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from mogul.heads.noise.laws import LogNormalLaw, Nodes, NormalLaw
 from mogul.priors import IndependentGPs
 from mogul.registry import register_noise
 
-# The values that λ has in draws, on a grid that is even in log λ: step and range in units of (ν/2)^{-1/2}, the order of
-# its standard deviation. To the left the density falls slowly: outliers of 400 scales are still drawn at ν = 2.
+# Grid of log λ for draws, evenly spaced: step and range in units of (ν/2)^{-1/2}, the order of its standard deviation.
+# To the left the density falls slowly: outliers of 400 scales are still drawn at ν = 2.
 _STEP, _LEFT, _RIGHT = 0.8, 12.0, 4.8
 _LOG_SPARE_DOF, _LOG_SPARE_SCALE = math.log(5.0), 1.0  # mean and scale of log(ν − 2): ν from 3 to 40
-# Degrees of freedom where noise looks Normal: with fewer, its variance would be larger than that of the exact GP.
+# Initial degrees of freedom where noise looks Normal; with fewer, its variance would exceed the exact GP's.
 _NORMAL_DOF = 50.0
-_WEIGHT_STEPS = 12  # enough for seven digits but where noise is of its floor's size
+_WEIGHT_STEPS = 12  # seven digits, except where the noise is as small as its floor
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class StudentTLaw(NormalLaw):
 
     Each observed output has a q(λ). Without a floor its optimum is Gamma((ν + 1)/2, (ν + d)/2) for d = P R, where
     P = β e^−relative and R = (y − m)² + v, and the expected log density less its KL is the log density of Student's t
-    at √d. With one, Jensen's inequality, as in `LogNormalLaw`, bounds what is lost, for x = E λ, by the concave
+    at √d. With a floor, Jensen's inequality, as in `LogNormalLaw`, bounds the loss, for x = E λ, by the concave
 
         h(x) = ½ (log(1 + f² P x) + P R x/(1 + f² P x))
 
-    and the tangent of −h at any x is a bound on it for which the optimum is Gamma((ν + 1)/2, ν/2 + h′(x)). The best x
-    is the mean of that.
+    and the tangent of −h at any x is a bound whose optimal q(λ) is Gamma((ν + 1)/2, ν/2 + h′(x)). The best x is its
+    mean.
     """
 
     dof: Float[Tensor, "P"]
@@ -64,14 +64,14 @@ class StudentTLaw(NormalLaw):
     def misfit(
         self, y: Float[Tensor, "N P"], observed: Bool[Tensor, "N P"], signal: Marginals
     ) -> Float[Tensor, "*S N P"]:
-        """E λ ((y − m)² + v) over e^relative, less what the floor explains of it: outliers count for less."""
+        """E λ ((y − m)² + v) over e^relative, minus the part explained by the floor: outliers have less weight."""
         square = (y - signal.mean).square() + signal.var
         precision = torch.exp(self._log_mean_precision())
         weight = self._mean_weight(square, precision)
         return 2 * weight * self._slope(weight, square, precision) * torch.exp(-self.log_precision)
 
     def draw_var(self, shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "*S P"]:
-        """With a draw of each that is random."""
+        """Draws of λ, and of `relative` where it is random."""
         unfloored = super().draw_var(shape, generator) - self.floor_var
         return unfloored * self._inverse_gammas().draw(shape, generator) + self.floor_var
 
@@ -88,7 +88,7 @@ class StudentTLaw(NormalLaw):
     def _mean_weight(
         self, square: Float[Tensor, "*S N P"], precision: Float[Tensor, "*T P"]
     ) -> Float[Tensor, "*S N P"]:
-        """x = E λ at its optimum. Each step raises the bound, and without a floor the first is the last."""
+        """x = E λ at its optimum. Each step raises the bound; without a floor, one step suffices."""
         weight = (self.dof + 1) / (self.dof + precision * (square + self.floor_var))
         for _ in range(_WEIGHT_STEPS if bool((self.floor_var > 0).any()) else 0):
             weight = (self.dof + 1) / (self.dof + 2 * self._slope(weight, square, precision))
@@ -105,7 +105,7 @@ class StudentTLaw(NormalLaw):
         return 0.5 * precision * (self.floor_var + square / floored) / floored
 
     def _inverse_gammas(self) -> Nodes:
-        """Values of 1/λ on a grid that is even in log λ."""
+        """Values of 1/λ on an evenly spaced grid of log λ."""
         shape = 0.5 * self.dof.double()
         steps = torch.arange(-_LEFT, _RIGHT, _STEP, dtype=shape.dtype, device=shape.device).unsqueeze(-1)
         log_scale = steps / shape.sqrt()
@@ -133,11 +133,11 @@ class HeavyTailed(Noise):
         return 2 + torch.exp(self.log_spare_dof)
 
     def log_prior(self) -> Float[Tensor, ""]:
-        """Log prior density: log(ν − 2) is Normal. Few rows cannot tell a variance that is nearly infinite."""
+        """Log prior density: log(ν − 2) is Normal. Few rows cannot rule out a nearly infinite variance."""
         return super().log_prior() + normal_log_density(self.log_spare_dof - _LOG_SPARE_DOF, _LOG_SPARE_SCALE)
 
     def start_tails(self, dof: Sequence[float | None]) -> None:
-        """Start at these degrees of freedom; at many where noise looks Normal."""
+        """Set initial degrees of freedom: many where noise looks Normal."""
         start = [math.log((each or _NORMAL_DOF) - 2) for each in dof]
         self.log_spare_dof.data.copy_(torch.tensor(start, dtype=torch.float64))
 
@@ -149,13 +149,13 @@ class HeavyTailed(Noise):
 
 @register_noise("student-t", "Student-t, for outliers: heavy tails, one scale per output.")
 class StudentTNoise(HeavyTailed):
-    """Student-t noise with its scale and its degrees of freedom ν > 2 learnt for each output.
+    """Student-t noise with scale and degrees of freedom ν > 2 learnt for each output.
 
     Args:
         num_outputs: the number P of outputs.
-        var: the squared scale's start.
-        dof: the start of the degrees of freedom.
-        floor: the least scale, of all outputs or of each.
+        var: initial squared scale.
+        dof: initial degrees of freedom.
+        floor: least scale, for all outputs or for each.
 
     Example:
         >>> StudentTNoise(num_outputs=2, dof=4.0)(torch.zeros(5, 3), torch.Generator()).var.detach()
@@ -180,15 +180,15 @@ class StudentTNoise(HeavyTailed):
 
 @register_noise("gp-student-t", "Student-t, with a log scale by GPs of x: the options of gp.")
 class GPStudentTNoise(HeavyTailed, GPNoise):
-    """Student-t noise whose squared scale is that of `GPNoise`: it depends on x, and has outliers.
+    """Student-t noise whose log squared scale is given by GPs of x, as in `GPNoise`.
 
     Args:
         gps: the latent GPs F of the log scale, with zero means.
         num_outputs: the number P of outputs.
         generator: draws the start of W.
-        var: the squared scale's start.
-        dof: the start of the degrees of freedom.
-        floor: the least scale, of all outputs or of each.
+        var: initial squared scale.
+        dof: initial degrees of freedom.
+        floor: least scale, for all outputs or for each.
         weight_scale: standard deviation of the Normal prior on W.
 
     Example:
@@ -214,7 +214,7 @@ class GPStudentTNoise(HeavyTailed, GPNoise):
         self._start_dof(dof)
 
     def forward(self, x: Float[Tensor, "*T N D"], generator: torch.Generator) -> LogNormalStudentTLaw:
-        """That of the GPs, with heavy tails."""
+        """The law of `GPNoise` with heavy tails."""
         scale = super().forward(x, generator)
         return LogNormalStudentTLaw(
             scale.log_precision, scale.relative, scale.floor_var, spread=scale.spread, dof=self.dof
