@@ -108,13 +108,30 @@ class TestOutside:
         assert "must be imported before its file is loaded" in last
 
 
-def test_a_function_is_a_model_by_its_name(tmp_path: Path) -> None:
+def test_a_function_is_a_model_by_its_name() -> None:
     fitted = mogul.fit(X, Y, model=mine, **QUICK)
     assert fitted.model_name == "mine"
-    fitted.save(tmp_path / "m")
-    np.testing.assert_array_equal(mogul.load(tmp_path / "m").predict(X).mean, fitted.predict(X).mean)
     assert {"mine", "dk-mine", "mine-lvm", "dk-mine-lvm"} <= set(models.names())
     assert models.FAMILIES["mine"].description == "A model of the test's own."
+
+
+def test_a_function_is_saved_once_it_is_registered(tmp_path: Path) -> None:
+    def steady(parts: Parts) -> Model:
+        return mine(parts)
+
+    fitted = mogul.fit(X, Y, model=steady, **QUICK)
+    with pytest.raises(ConfigError, match=r'the function steady is not. Add @mogul.register_model\("steady"\)'):
+        fitted.save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+    mogul.register_model("steady")(steady)
+    fitted.save(tmp_path / "m")
+    np.testing.assert_array_equal(mogul.load(tmp_path / "m").predict(X).mean, fitted.predict(X).mean)
+
+
+def test_a_lambda_is_not_saved(tmp_path: Path) -> None:
+    fitted = mogul.fit(X, Y, model=lambda parts: mine(parts), **QUICK)
+    with pytest.raises(ConfigError, match=r"<lambda> is not. Make it a function below @mogul"):
+        fitted.save(tmp_path / "m")
 
 
 def test_an_option_belongs_to_a_model_that_reads_it() -> None:

@@ -6,7 +6,7 @@ Nothing heavy is imported here: names can be listed without torch.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from typing import Any, Literal, TypeVar
 
@@ -82,6 +82,7 @@ class Part:
     make: Any
     help: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    by_decorator: bool = True  # or by `model_name`, in this process alone
 
 
 _parts: dict[tuple[Kind, str], Part] = {}
@@ -198,16 +199,26 @@ def register_model(name: str, help: str = "", **recipe: Any) -> Callable[[Made],
 def model_name(model: str | Callable[..., Any] | None) -> str | None:
     """The name of a model that is given as a function of parts; anything else as it is.
 
-    A function that nobody has registered is registered by its own name, so that the model can be saved.
+    A function that is not registered gets its own name in this process. `require_savable` refuses to save its model.
     """
     if not callable(model):
         return model
-    for (kind, name), part in _parts.items():
+    for (kind, name), part in reversed(_parts.items()):
         if kind == "model" and part.make is model:
             return name
     name = str(getattr(model, "__name__", type(model).__name__))
     register_model(name, (model.__doc__ or "").partition("\n")[0])(model)
+    _parts["model", name] = replace(_parts["model", name], by_decorator=False)
     return name
+
+
+def require_savable(model: str) -> None:
+    """Check that a model file can name this family: a decorator registers it wherever its module is imported."""
+    if ("model", model) in _parts and not _parts["model", model].by_decorator:
+        named = model.isidentifier()  # a lambda is not
+        line = f'@mogul.register_model("{model if named else "my-model"}")'
+        remedy = f"Add {line} above it, and save again" if named else f"Make it a function below {line}, and fit again"
+        raise ConfigError(f"A model must be registered to be saved; the function {model} is not. {remedy}.")
 
 
 def unregister(kind: Kind, name: str) -> None:

@@ -20,6 +20,8 @@ from mogul.fitted.calibration import Calibration
 from mogul.fitted.fitted import Fitted, FittedLatent
 from mogul.fitted.history import Candidate, Choice, EpochRecord, History
 from mogul.fitted.mixture import FittedMixture
+from mogul.models.families import Name
+from mogul.registry import require_savable
 from mogul.storage.container import choice_of_today, read_header, read_sealed, write_sealed
 from mogul.storage.settings import decode, encode
 
@@ -85,6 +87,9 @@ def _header(fitted: Fitted, layouts: Layouts) -> Header:
             "A model must have a blueprint to be saved; this one has none, so it was not made by fit. "
             "Fit it with mogul.fit, or give its Fitted a Blueprint."
         )
+    for each in fitted.single_models:
+        if each.blueprint is not None:
+            require_savable(Name.parse(each.blueprint.model).family)
     latent = isinstance(fitted, FittedLatent)
     return {
         "kind": "latent" if latent else "observed",
