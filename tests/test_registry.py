@@ -120,7 +120,7 @@ def test_a_function_is_saved_once_it_is_registered(tmp_path: Path) -> None:
         return mine(parts)
 
     fitted = mogul.fit(X, Y, model=steady, **QUICK)
-    with pytest.raises(ConfigError, match=r'the function steady is not. Add @mogul.register_model\("steady"\)'):
+    with pytest.raises(FileError, match=r'the function steady is not. Add @mogul.register_model\("steady"\)'):
         fitted.save(tmp_path / "m")
     assert not (tmp_path / "m").exists()
     mogul.register_model("steady")(steady)
@@ -130,7 +130,7 @@ def test_a_function_is_saved_once_it_is_registered(tmp_path: Path) -> None:
 
 def test_a_lambda_is_not_saved(tmp_path: Path) -> None:
     fitted = mogul.fit(X, Y, model=lambda parts: mine(parts), **QUICK)
-    with pytest.raises(ConfigError, match=r"<lambda> is not. Make it a function below @mogul"):
+    with pytest.raises(FileError, match=r"<lambda> is not. Make it a function below @mogul"):
         fitted.save(tmp_path / "m")
 
 
@@ -226,8 +226,40 @@ def test_a_mean_and_a_kernel_have_names() -> None:
 
 @pytest.mark.parametrize("name", ["dk-mine", "mine-lvm", "one+two", "auto", ""])
 def test_a_model_has_no_name_that_means_something_else(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"must have a name of its own, .*Choose another"):
+    with pytest.raises(ConfigError, match=r"A model must have a name of its own, not auto, without .*Choose another"):
         mogul.register_model(name)
+
+
+@pytest.mark.parametrize("name", ["auto", "residuals", ""])
+def test_a_noise_has_no_name_that_means_something_else(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"A noise must have a name of its own, not auto or residuals; got {name!r}"):
+        mogul.register_noise(name)
+
+
+def test_a_name_may_begin_like_a_word_that_means_something_else() -> None:
+    mogul.register_model("autoregressive")(mine)
+    mogul.register_noise("automatic")(ConstantNoise)
+    registry.unregister("model", "autoregressive")
+    registry.unregister("noise", "automatic")
+
+
+def test_a_model_has_the_keywords_of_a_recipe() -> None:
+    with pytest.raises(UnknownNameError, match=r"got 'num_inducin'. Did you mean 'num_inducing'\?"):
+        mogul.register_model("bad", num_inducin=3)
+    assert "bad" not in models.names()
+
+
+@pytest.mark.parametrize("option", ["noise_rank", "num_latents"])
+def test_an_option_belongs_to_one_module(option: str) -> None:
+    before = registry.options()[option]
+    with pytest.raises(ConfigError, match=f"option must have a name of its own; '{option}' is that of mogul.*Choose"):
+
+        @mogul.register_noise("greedy", options={option: Option("Mine.", 1)})
+        def greedy(parts: Parts) -> ConstantNoise:
+            return ConstantNoise(parts.num_outputs)
+
+    assert registry.options()[option] is before
+    assert "greedy" not in registry.names("noise")
 
 
 def test_a_name_belongs_to_one_module() -> None:
