@@ -105,7 +105,29 @@ class TestOutside:
         assert missing.returncode == 1
         last = missing.stderr.strip().splitlines()[-1]
         assert "got 'outside-model'" in last
-        assert "must be imported before its file is loaded" in last
+        assert last.endswith(
+            "Import the module that registers it before you load the file; on the command line by --import."
+        )
+        assert "Use one of" not in last
+        assert "those versions" not in last
+
+    def test_the_command_line_imports_a_module_of_this_folder(self, folder: Path) -> None:
+        def mogul_(*arguments: str) -> subprocess.CompletedProcess[str]:
+            code = f"import sys; sys.path.remove(''); sys.argv[1:] = {arguments!r}; from mogul.cli import main; main()"
+            return self.run(folder, code)
+
+        lines = ["a,b", *(f"{row / 20},{(row / 20) ** 2}" for row in range(20))]
+        (folder / "data.csv").write_text("\n".join(lines), encoding="utf-8")
+        parts = "--model", "outside-model", "--noise", "outside", "--import", "outside"
+        fitted = mogul_("fit", "data.csv", "--targets", "b", "--epochs", "2", "--no-check", *parts)
+        assert fitted.returncode == 0, fitted.stderr
+        assert "--import outside" in fitted.stdout
+        assert "outside-model" in mogul_("show", "model.mogul").stdout
+        missing = mogul_("predict", "model.mogul", "data.csv")
+        assert missing.returncode == 2
+        assert missing.stderr.strip().endswith("on the command line by --import.")
+        scored = mogul_("evaluate", "model.mogul", "data.csv", "--import", "json,outside")
+        assert scored.returncode == 0, scored.stderr
 
 
 def test_a_function_is_a_model_by_its_name() -> None:
@@ -281,5 +303,5 @@ def test_a_file_with_an_unknown_noise_says_what_to_import(tmp_path: Path) -> Non
     mogul.register_noise("gone")(ConstantNoise)
     mogul.fit(X, Y, model="mogp", noise="gone", **QUICK).save(tmp_path / "m")
     registry.unregister("noise", "gone")
-    with pytest.raises(FileError, match=r"noise must be one of .*got 'gone'.*must be imported before"):
+    with pytest.raises(FileError, match=r"noise must be one of .*got 'gone'\. Import the module"):
         mogul.load(tmp_path / "m")

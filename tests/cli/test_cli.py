@@ -1,6 +1,7 @@
 """The command line: help, errors of one line, and a whole demo at a small scale."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,18 @@ def test_scores_are_written_whole_or_not_at_all(folder: Path):
     synthetic.write_json(path, [2])
     assert json.loads(path.read_text()) == [2]
     assert [each.name for each in path.parent.iterdir()] == ["scores.json"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["fit", "data.csv", "--targets", "y"],
+        ["predict", "m.mogul", "data.csv"],
+        ["evaluate", "m.mogul", "data.csv"],
+        ["compare", "data.csv", "--targets", "y"],
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_named(run, folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    refused = "--import must name modules that Python can import", "no_such_module fails", "without .py"
+    assert_refused(run(*words, "--import", "json,no_such_module"), *refused)
