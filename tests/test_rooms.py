@@ -79,3 +79,12 @@ def test_imports_go_up() -> None:
 @pytest.mark.parametrize("room", sorted(set(PLACE) - {"lab", "cli"}))
 def test_the_library_does_not_know_the_laboratory(room: str) -> None:
     assert not [imported for module, imported, _ in imports() if room_of(module) == room and room_of(imported) == "lab"]
+
+
+def test_no_class_name_is_defined_twice() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+    assert not {name: places for name, places in homes.items() if len(places) > 1}
