@@ -14,7 +14,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 DOCS = Path(__file__).resolve().parent
 PACKAGE = DOCS.parent / "src" / "mogul"
 PAGE, PICTURE = DOCS / "architecture.md", DOCS / "images" / "rooms.png"
-_NOT_ROOMS = ("__init__", "_moved")
+_NOT_ROOMS = ("__init__", "__main__", "_moved")
 _LIBRARY, _OUTSIDE = "#dbe4f7", "#f7e6d0"
 _EDGE, _TEXT = "#4053a3", "#1d2433"
 

@@ -3,14 +3,24 @@
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 import mogul
 
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+DOCUMENTED = sorted(
+    {
+        name
+        for page in REFERENCE.glob("*.md")
+        for name in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    }
+)
 NAMES = [name for name in mogul.__all__ if name != "__version__"]
 
 
@@ -69,3 +79,16 @@ def test_importing_does_not_bring_in_heavy_packages(module):
     code = f"import sys, {module}; print(*sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_what_the_reference_documents_exists(name):
+    home, _, last = name.rpartition(".")
+    thing = getattr(importlib.import_module(home), last)
+    assert inspect.getdoc(thing)
+
+
+def test_the_reference_has_what_the_author_of_a_part_needs():
+    needed = {f"mogul.registry.{name}" for name in mogul.__all__ if name.startswith("register_")}
+    needed |= {"mogul.registry.Option", "mogul.heads.Noise", "mogul.heads.NoiseLaw", "mogul.models.parts.Parts"}
+    assert needed <= set(DOCUMENTED)

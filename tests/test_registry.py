@@ -105,16 +105,55 @@ class TestOutside:
         assert missing.returncode == 1
         last = missing.stderr.strip().splitlines()[-1]
         assert "got 'outside-model'" in last
-        assert "must be imported before its file is loaded" in last
+        assert last.endswith(
+            "Import the module that registers it before you load the file; on the command line by --import."
+        )
+        assert "Use one of" not in last
+        assert "those versions" not in last
+
+    def test_the_command_line_imports_a_module_of_this_folder(self, folder: Path) -> None:
+        def mogul_(*arguments: str) -> subprocess.CompletedProcess[str]:
+            code = f"import sys; sys.path.remove(''); sys.argv[1:] = {arguments!r}; from mogul.cli import main; main()"
+            return self.run(folder, code)
+
+        lines = ["a,b", *(f"{row / 20},{(row / 20) ** 2}" for row in range(20))]
+        (folder / "data.csv").write_text("\n".join(lines), encoding="utf-8")
+        parts = "--model", "outside-model", "--noise", "outside", "--import", "outside"
+        fitted = mogul_("fit", "data.csv", "--targets", "b", "--epochs", "2", "--no-check", *parts)
+        assert fitted.returncode == 0, fitted.stderr
+        assert "--import outside" in fitted.stdout
+        assert "outside-model" in mogul_("show", "model.mogul").stdout
+        missing = mogul_("predict", "model.mogul", "data.csv")
+        assert missing.returncode == 2
+        assert missing.stderr.strip().endswith("on the command line by --import.")
+        scored = mogul_("evaluate", "model.mogul", "data.csv", "--import", "json,outside")
+        assert scored.returncode == 0, scored.stderr
 
 
-def test_a_function_is_a_model_by_its_name(tmp_path: Path) -> None:
+def test_a_function_is_a_model_by_its_name() -> None:
     fitted = mogul.fit(X, Y, model=mine, **QUICK)
     assert fitted.model_name == "mine"
-    fitted.save(tmp_path / "m")
-    np.testing.assert_array_equal(mogul.load(tmp_path / "m").predict(X).mean, fitted.predict(X).mean)
     assert {"mine", "dk-mine", "mine-lvm", "dk-mine-lvm"} <= set(models.names())
     assert models.FAMILIES["mine"].description == "A model of the test's own."
+
+
+def test_a_function_is_saved_once_it_is_registered(tmp_path: Path) -> None:
+    def steady(parts: Parts) -> Model:
+        return mine(parts)
+
+    fitted = mogul.fit(X, Y, model=steady, **QUICK)
+    with pytest.raises(FileError, match=r'the function steady is not. Add @mogul.register_model\("steady"\)'):
+        fitted.save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+    mogul.register_model("steady")(steady)
+    fitted.save(tmp_path / "m")
+    np.testing.assert_array_equal(mogul.load(tmp_path / "m").predict(X).mean, fitted.predict(X).mean)
+
+
+def test_a_lambda_is_not_saved(tmp_path: Path) -> None:
+    fitted = mogul.fit(X, Y, model=lambda parts: mine(parts), **QUICK)
+    with pytest.raises(FileError, match=r"<lambda> is not. Make it a function below @mogul"):
+        fitted.save(tmp_path / "m")
 
 
 def test_an_option_belongs_to_a_model_that_reads_it() -> None:
@@ -209,8 +248,40 @@ def test_a_mean_and_a_kernel_have_names() -> None:
 
 @pytest.mark.parametrize("name", ["dk-mine", "mine-lvm", "one+two", "auto", ""])
 def test_a_model_has_no_name_that_means_something_else(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"must have a name of its own, .*Choose another"):
+    with pytest.raises(ConfigError, match=r"A model must have a name of its own, not auto, without .*Choose another"):
         mogul.register_model(name)
+
+
+@pytest.mark.parametrize("name", ["auto", "residuals", ""])
+def test_a_noise_has_no_name_that_means_something_else(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"A noise must have a name of its own, not auto or residuals; got {name!r}"):
+        mogul.register_noise(name)
+
+
+def test_a_name_may_begin_like_a_word_that_means_something_else() -> None:
+    mogul.register_model("autoregressive")(mine)
+    mogul.register_noise("automatic")(ConstantNoise)
+    registry.unregister("model", "autoregressive")
+    registry.unregister("noise", "automatic")
+
+
+def test_a_model_has_the_keywords_of_a_recipe() -> None:
+    with pytest.raises(UnknownNameError, match=r"got 'num_inducin'. Did you mean 'num_inducing'\?"):
+        mogul.register_model("bad", num_inducin=3)
+    assert "bad" not in models.names()
+
+
+@pytest.mark.parametrize("option", ["noise_rank", "num_latents"])
+def test_an_option_belongs_to_one_module(option: str) -> None:
+    before = registry.options()[option]
+    with pytest.raises(ConfigError, match=f"option must have a name of its own; '{option}' is that of mogul.*Choose"):
+
+        @mogul.register_noise("greedy", options={option: Option("Mine.", 1)})
+        def greedy(parts: Parts) -> ConstantNoise:
+            return ConstantNoise(parts.num_outputs)
+
+    assert registry.options()[option] is before
+    assert "greedy" not in registry.names("noise")
 
 
 def test_a_name_belongs_to_one_module() -> None:
@@ -232,5 +303,5 @@ def test_a_file_with_an_unknown_noise_says_what_to_import(tmp_path: Path) -> Non
     mogul.register_noise("gone")(ConstantNoise)
     mogul.fit(X, Y, model="mogp", noise="gone", **QUICK).save(tmp_path / "m")
     registry.unregister("noise", "gone")
-    with pytest.raises(FileError, match=r"noise must be one of .*got 'gone'.*must be imported before"):
+    with pytest.raises(FileError, match=r"noise must be one of .*got 'gone'\. Import the module"):
         mogul.load(tmp_path / "m")

@@ -26,7 +26,9 @@ class ConfigError(MogulError, ValueError):
 
 
 class UnknownNameError(ConfigError):
-    """A name that is not in the list it should come from."""
+    """A name that is not in the list it should come from: of models, of options, and so on."""
+
+    kind: str = ""
 
 
 class FileError(MogulError, OSError):
@@ -62,7 +64,9 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownNameEr
     known = list(known)
     close = difflib.get_close_matches(str(name), known, n=1)
     remedy = f"Did you mean {close[0]!r}?" if close else "Use one of the list."
-    return UnknownNameError(f"{kind} must be one of {', '.join(known)}; got {name!r}. {remedy}")
+    error = UnknownNameError(f"{kind} must be one of {', '.join(known)}; got {name!r}. {remedy}")
+    error.kind = kind
+    return error
 
 
 def require_positive(**sizes: object) -> None:

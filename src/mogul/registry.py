@@ -6,11 +6,11 @@ Nothing heavy is imported here: names can be listed without torch.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from typing import Any, Literal, TypeVar
 
-from mogul.errors import ConfigError, require_positive, unknown_name
+from mogul.errors import ConfigError, FileError, require_positive, unknown_name
 
 Kind = Literal["noise", "nonlinearity", "kernel", "mean", "model"]
 Made = TypeVar("Made")
@@ -35,8 +35,8 @@ _BUILT_IN: dict[Kind, dict[str, str]] = {
     "mean": dict.fromkeys(("zero", "constant", "linear"), "mogul.priors.means"),
     "model": dict.fromkeys(("mogp", "gprn", "dgp", "sbgprn", "n-mogp", "n-sbgprn", "n-dgp"), "mogul.models.zoo"),
 }
-# What stands for a choice, a mixture or a variant in the name of a model.
-_RESERVED = ("+", "auto")
+# Words that stand for a choice in place of a name.
+_RESERVED: dict[Kind, tuple[str, ...]] = {"noise": ("auto", "residuals"), "model": ("auto",)}
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,12 @@ class Part:
     make: Any
     help: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    by_decorator: bool = True  # or by `model_name`, in this process alone
 
 
 _parts: dict[tuple[Kind, str], Part] = {}
 _options: dict[str, Option] = {}
+_option_owners: dict[str, str] = {}
 _storable: dict[str, tuple[type, tuple[str, ...] | None]] = {}
 
 
@@ -118,14 +120,13 @@ def get(kind: Kind, name: object) -> Part:
 
 def options() -> dict[str, Option]:
     """All options by name, those of registered parts among them."""
-    for module in ("mogul.models.parts", *_BUILT_IN["noise"].values()):
-        import_module(module)
+    _load_options()
     return dict(_options)
 
 
 def declare(**options: Option) -> Callable[[Made], Made]:
-    """Declare options beside what reads them."""
-    _options.update(options)
+    """Declare options of mogul's own beside what reads them."""
+    _add_options(options, "mogul")
     return lambda made: made
 
 
@@ -192,22 +193,36 @@ def register_model(name: str, help: str = "", **recipe: Any) -> Callable[[Made],
         >>> "plain" in names("model"), unregister("model", "plain")
         (True, None)
     """
+    # By its name, as this room is above that of models; nothing heavy is imported.
+    known = [each.name for each in fields(import_module("mogul.models.families").Recipe) if each.name != "description"]
+    for keyword in recipe.keys() - known:
+        raise unknown_name("A keyword of register_model", keyword, known)
     return _register("model", name, help, settings=recipe)
 
 
 def model_name(model: str | Callable[..., Any] | None) -> str | None:
     """The name of a model that is given as a function of parts; anything else as it is.
 
-    A function that nobody has registered is registered by its own name, so that the model can be saved.
+    A function that is not registered gets its own name in this process. `require_savable` refuses to save its model.
     """
     if not callable(model):
         return model
-    for (kind, name), part in _parts.items():
+    for (kind, name), part in reversed(_parts.items()):
         if kind == "model" and part.make is model:
             return name
     name = str(getattr(model, "__name__", type(model).__name__))
     register_model(name, (model.__doc__ or "").partition("\n")[0])(model)
+    _parts["model", name] = replace(_parts["model", name], by_decorator=False)
     return name
+
+
+def require_savable(model: str) -> None:
+    """Check that a model file can name this family: a decorator registers it wherever its module is imported."""
+    if ("model", model) in _parts and not _parts["model", model].by_decorator:
+        named = model.isidentifier()  # a lambda is not
+        line = f'@mogul.register_model("{model if named else "my-model"}")'
+        remedy = f"Add {line} above it, and save again" if named else f"Make it a function below {line}, and fit again"
+        raise FileError(f"A model must be registered to be saved; the function {model} is not. {remedy}.")
 
 
 def unregister(kind: Kind, name: str) -> None:
@@ -251,23 +266,46 @@ def _register(
     options: Mapping[str, Option] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Callable[[Made], Made]:
-    reserved = kind == "model" and (
-        name.startswith("dk-") or name.endswith("-lvm") or any(word in name for word in _RESERVED)
-    )
-    if not name or reserved:
-        raise ConfigError(
-            f"A {kind} must have a name of its own, without dk-, -lvm, + and auto; got {name!r}. Choose another."
-        )
+    _require_free(kind, name)
 
     def keep(made: Made) -> Made:
         owner = _BUILT_IN[kind].get(name) or (_home(_parts[kind, name].make) if (kind, name) in _parts else None)
         if owner not in (None, _home(made)):  # a cell of a notebook may run twice
             raise ConfigError(f"A {kind} must have a name of its own; {name!r} is that of {owner}. Choose another.")
+        if options:
+            if name not in _BUILT_IN[kind]:
+                _load_options()
+            _add_options(options, _home(made))
         _parts[kind, name] = Part(name, made, help, settings or {})
-        _options.update(options or {})
         return made
 
     return keep
+
+
+def _require_free(kind: Kind, name: str) -> None:
+    """Check that a name does not mean something else."""
+    words = _RESERVED.get(kind, ())
+    variant = kind == "model" and (name.startswith("dk-") or name.endswith("-lvm") or "+" in name)
+    if not name or name in words or variant:
+        rules = [f"not {' or '.join(words)}"] * bool(words) + ["without dk-, -lvm and +"] * (kind == "model")
+        rule = ", ".join(["of its own", *rules])
+        raise ConfigError(f"A {kind} must have a name {rule}; got {name!r}. Choose another.")
+
+
+def _load_options() -> None:
+    for module in ("mogul.models.parts", *_BUILT_IN["noise"].values()):
+        import_module(module)
+
+
+def _add_options(options: Mapping[str, Option], owner: str) -> None:
+    for name in options:
+        if _option_owners.get(name, owner) != owner:
+            raise ConfigError(
+                f"An option must have a name of its own; {name!r} is that of {_option_owners[name]}. Choose another, "
+                "or leave it out and read that one by parts.option."
+            )
+    _options.update(options)
+    _option_owners.update(dict.fromkeys(options, owner))
 
 
 def _home(made: object) -> str:

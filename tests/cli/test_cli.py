@@ -1,6 +1,9 @@
 """The command line: help, errors of one line, and a whole demo at a small scale."""
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,8 +49,20 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_help_names_the_commands():
     result = CliRunner().invoke(cli.app, ["--help"])
     assert result.exit_code == 0
-    assert "demo" in result.output
     assert "Multi-output Gaussian processes with neural likelihoods" in result.output
+
+
+def test_commands_are_listed_from_the_library_to_the_laboratory():
+    output = CliRunner().invoke(cli.app, ["--help"], env={"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}).output
+    listed = re.findall(r"^[^\w-]*([a-z]+)  ", output, flags=re.MULTILINE)
+    library, laboratory = ["models", "fit", "predict", "evaluate", "show", "compare"], ["demo", "reproduce", "report"]
+    assert listed == [*library, "data", *laboratory]
+    assert output.index("compare") < output.index("Laboratory") < output.index("Data sets")
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "mogul", "models"], capture_output=True, text=True, check=True)
+    assert "n-sbgprn" in done.stdout
 
 
 def test_help_of_a_command_names_its_options():
@@ -145,3 +160,20 @@ def test_scores_are_written_whole_or_not_at_all(folder: Path):
     synthetic.write_json(path, [2])
     assert json.loads(path.read_text()) == [2]
     assert [each.name for each in path.parent.iterdir()] == ["scores.json"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["fit", "data.csv", "--targets", "y"],
+        ["predict", "m.mogul", "data.csv"],
+        ["evaluate", "m.mogul", "data.csv"],
+        ["compare", "data.csv", "--targets", "y"],
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_named(
+    run, folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    refused = "--import must name modules that Python can import", "no_such_module fails", "without .py"
+    assert_refused(run(*words, "--import", "json,no_such_module"), *refused)

@@ -52,3 +52,7 @@ def test_an_unknown_label_is_kept_whole(label: str) -> None:
 
 def test_a_baseline_has_no_departures() -> None:
     assert Variant.parse("trees + linear", "baseline") == Variant(("trees + linear",))
+
+
+def test_a_noise_of_a_users_own_has_its_name_in_the_label() -> None:
+    assert Variant(("MOGP",), noise="polynomial").label == "MOGP + polynomial noise"

@@ -9,17 +9,20 @@ from mogul.cli.app import app as library_app
 from mogul.cli.lab import data_app, demo, report, reproduce
 from mogul.cli.runner import DEBUG, run
 
+LABORATORY = "Laboratory"
 app = typer.Typer(
     help="Multi-output Gaussian processes with neural likelihoods.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
 )
+lab_app = typer.Typer()
+for command in (demo, reproduce, report):
+    lab_app.command(rich_help_panel=LABORATORY)(command)
+# In the order of the help. Commands of `app` itself would come before all of these.
 app.add_typer(library_app)
-app.add_typer(data_app, name="data")
-app.command()(reproduce)
-app.command()(report)
-app.command()(demo)
+app.add_typer(data_app, name="data", rich_help_panel=LABORATORY)
+app.add_typer(lab_app)
 
 
 @app.callback()

@@ -11,6 +11,7 @@ from mogul.cli.options import (
     Data,
     Epochs,
     Force,
+    Imports,
     Inputs,
     Json,
     ModelFile,
@@ -22,6 +23,7 @@ from mogul.cli.options import (
     complete_model,
     complete_models,
     give,
+    import_parts,
     levels,
     listed,
     print_json,
@@ -119,6 +121,7 @@ def fit(
         ),
     ] = None,
     force: Force = False,
+    imports: Imports = None,
     json_: Json = False,
 ) -> None:
     """Fit a model to the rows of a table and write it to a file.
@@ -130,6 +133,7 @@ def fit(
 
     Example: mogul fit arm.csv --targets force,torque --groups run --model auto --noise auto
     """
+    modules = import_parts(imports)
     wanted = listed(targets, "--targets")
     given = None if inputs is None else listed(inputs, "--inputs")
     if model is not None:
@@ -155,7 +159,7 @@ def fit(
         calibrate=calibrate,
     )
     summary = fit_file(data, wanted, given, out, request, groups=groups, check=check, say=say)
-    give(summary.to_json(), fit_lines(summary), json_)
+    give(summary.to_json(), fit_lines(summary, modules), json_)
 
 
 @app.command()
@@ -171,6 +175,7 @@ def predict(
     inputs: ModelInputs = None,
     seed: Seed = 0,
     force: Force = False,
+    imports: Imports = None,
     json_: Json = False,
 ) -> None:
     """Predict the outputs for every row: mean, standard deviation and quantiles, in the units of training.
@@ -179,6 +184,7 @@ def predict(
 
     Example: mogul predict jura.mogul new.csv --out predicted.csv --quantiles .1,.9
     """
+    import_parts(imports)
     wanted = levels(quantiles)
     require_share("--coverage", coverage, ".9")
     given = None if inputs is None else listed(inputs, "--inputs")
@@ -206,6 +212,7 @@ def evaluate(
     inputs: ModelInputs = None,
     targets: ModelTargets = None,
     seed: Seed = 0,
+    imports: Imports = None,
     json_: Json = False,
 ) -> None:
     """Score a model on rows with known outputs: log likelihood, errors, and coverage of its intervals.
@@ -214,6 +221,7 @@ def evaluate(
 
     Example: mogul evaluate jura.mogul test.csv
     """
+    import_parts(imports)
     given = None if inputs is None else listed(inputs, "--inputs")
     wanted = None if targets is None else listed(targets, "--targets")
     require_seed(seed)
@@ -257,6 +265,7 @@ def compare(
     seed: Seed = 0,
     html: Annotated[Path | None, typer.Option(help="Also write a report, one HTML file, here.")] = None,
     force: Force = False,
+    imports: Imports = None,
     json_: Json = False,
 ) -> None:
     """Compare models with least squares and the mean on held-out rows: log likelihood, errors, coverage, time.
@@ -267,6 +276,7 @@ def compare(
 
     Example: mogul compare arm.csv --targets force,torque --groups run --models mogp,mogp+gprn --folds 3
     """
+    import_parts(imports)
     wanted = listed(targets, "--targets")
     given = None if inputs is None else listed(inputs, "--inputs")
     chosen = _observed(listed(models, "--models"))

@@ -228,8 +228,8 @@ def _course(fitted: Fitted) -> Course:
     )
 
 
-def fit_lines(summary: FitSummary) -> list[str]:
-    """Sizes, training, the comparison with least squares, and the next commands."""
+def fit_lines(summary: FitSummary, modules: Sequence[str] = ()) -> list[str]:
+    """Sizes, training, the comparison with least squares, and the next commands, with these modules to import."""
     missing = f"{summary.missing_share:.1%} missing" if summary.missing_share else "none missing"
     trained = f", of which {summary.num_trained:,} were trained on" if summary.num_trained < summary.num_rows else ""
     lines = [
@@ -247,7 +247,7 @@ def fit_lines(summary: FitSummary) -> list[str]:
         scores = ", ".join(f"{entry.label} {entry.ll:.2f}" for entry in board.entries)
         lines += [f"Check    {rows}: LL {scores}", f"         {board.verdict}"]
         lines += [f"         {label} failed: {reason}" for label, reason in board.failures.items()]
-    return [*lines, f"File     {summary.out}", *_next(summary)]
+    return [*lines, f"File     {summary.out}", *_next(summary, modules)]
 
 
 def _model(summary: FitSummary) -> list[str]:
@@ -288,16 +288,17 @@ def _held_out(summary: FitSummary) -> list[str]:
     return [told, f"         Then trained on {rows}, for as long"]
 
 
-def _next(summary: FitSummary) -> list[str]:
+def _next(summary: FitSummary, modules: Sequence[str]) -> list[str]:
     out = shlex.quote(summary.out)
     reachable = 0.9 if summary.num_calibrated >= 9 else 0.5  # at most n/(n + 1)
     bands = f"--coverage {reachable}" if summary.num_calibrated else "--quantiles .1,.9"
-    lines = [f"Next     mogul predict {out} NEW.csv --out predictions.csv {bands}"]
+    imports = f" --import {','.join(modules)}" if modules else ""
+    lines = [f"Next     mogul predict {out} NEW.csv --out predictions.csv {bands}{imports}"]
     if summary.check is None and summary.input_names and summary.source != "-" and summary.num_rows >= 5:
         targets = shlex.quote(as_list(summary.output_names))
         source = shlex.quote(summary.source)
         inputs = shlex.quote(as_list(summary.input_names))
         groups = "" if summary.groups is None else f" --groups {shlex.quote(summary.groups)}"
         columns = f"--inputs {inputs} --targets {targets}{groups}"
-        lines.append(f"         mogul compare {source} {columns} --models {summary.model}")
+        lines.append(f"         mogul compare {source} {columns} --models {summary.model}{imports}")
     return lines

@@ -3,8 +3,10 @@
 import csv
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,9 +55,34 @@ Objective = Annotated[
 Epochs = Annotated[
     int | None, typer.Option(help="Maximum epochs, for models trained by gradient steps; by default from the rows.")
 ]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        help="Module of yours that registers models, noises or other parts; several with commas between them. "
+        "Modules in this folder are found, too.",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace output files that exist; else they are refused.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
+
+
+def import_parts(imports: list[str] | None) -> list[str]:
+    """Import the modules that register a user's parts, from the current folder, too; their names, each once."""
+    names = dict.fromkeys(name for text in imports or [] for name in listed(text, "--import"))
+    if names and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    for name in names:
+        try:
+            import_module(name)
+        except Exception as error:  # whatever a module of a user's may raise
+            raise ConfigError(
+                f"--import must name modules that Python can import; {name} fails with {type(error).__name__}: "
+                f"{error}. Give its name without .py, in the folder of its file."
+            ) from error
+    return list(names)
 
 
 def levels(text: str | None) -> list[float]:

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from mogul.cli.words import choice_line, counted, epochs_words, objective_words, seconds_words
 from mogul.errors import FileError
-from mogul.models.families import members, mixture
+from mogul.models.families import mixture
 from mogul.storage.container import choice_of_today, read_header
 
 _EPOCH = ("start", "elbo", "learning_rate")
@@ -187,7 +187,7 @@ def _labelled(label: str, values: Iterable[str]) -> list[tuple[str, str]]:
 
 def _options(member: MemberCard, card: ModelCard) -> str:
     given = ", ".join(f"{name} = {value}" for name, value in member.options.items()) or "the model's own"
-    return f"{member.model}: {given}" if members(card.model)[1:] else given
+    return f"{member.model}: {given}" if len({each.model for each in card.members}) > 1 else given
 
 
 def _training(card: ModelCard) -> list[str]:

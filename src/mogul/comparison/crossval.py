@@ -21,8 +21,7 @@ from mogul.errors import ConfigError, DataError, MogulError, NumericalError
 from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores, score_rows
 from mogul.prediction import Prediction
 from mogul.training import FitRequest
-from mogul.training.correlation import Scores as ResidualScores
-from mogul.training.correlation import fit_loadings
+from mogul.training.correlation import NormalScores, fit_loadings
 from mogul.training.defaults import FEW_ROWS
 
 LEAST_SQUARES, MEAN = "least squares", "mean"
@@ -235,7 +234,7 @@ def _correlated(predict: Callable[[Float[Array, "N D"]], Prediction], train: Dat
     scale = np.sqrt(np.maximum(np.nanmean(np.square(residual), axis=0), np.finfo(np.float64).eps))
     observed = ~np.isnan(residual)
     z = torch.as_tensor(np.where(observed, residual / scale, 0.0))
-    loadings = fit_loadings(ResidualScores(z, torch.ones_like(z), torch.as_tensor(observed))).numpy()
+    loadings = fit_loadings(NormalScores(z, torch.ones_like(z), torch.as_tensor(observed))).numpy()
     return replace(prediction, joint=Correlated(np.sqrt(prediction.component_var[0, 0])[:, None] * loadings))
 
 

@@ -29,9 +29,10 @@ from mogul.nonlinearities import Nonlinearity
 from mogul.objective import ObjectiveName
 from mogul.prediction import Prediction
 from mogul.registry import model_name
+from mogul.training.defaults import MeanChoice
 from mogul.training.fit import train_more
 from mogul.training.split import is_pair, share_of
-from mogul.training.starts import MeanChoice, Saving
+from mogul.training.starts import Saving
 
 if TYPE_CHECKING:
     import mogul.estimators.botorch

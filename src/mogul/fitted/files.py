@@ -7,7 +7,7 @@ from dataclasses import asdict, fields, replace
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ from mogul.fitted.calibration import Calibration
 from mogul.fitted.fitted import Fitted, FittedLatent
 from mogul.fitted.history import Candidate, Choice, EpochRecord, History
 from mogul.fitted.mixture import FittedMixture
+from mogul.models.families import Name
+from mogul.registry import Kind, require_savable
 from mogul.storage.container import choice_of_today, read_header, read_sealed, write_sealed
 from mogul.storage.settings import decode, encode
 
@@ -85,6 +87,9 @@ def _header(fitted: Fitted, layouts: Layouts) -> Header:
             "A model must have a blueprint to be saved; this one has none, so it was not made by fit. "
             "Fit it with mogul.fit, or give its Fitted a Blueprint."
         )
+    for each in fitted.single_models:
+        if each.blueprint is not None:
+            require_savable(Name.parse(each.blueprint.model).family)
     latent = isinstance(fitted, FittedLatent)
     return {
         "kind": "latent" if latent else "observed",
@@ -245,9 +250,11 @@ def _described_by(header: Header, path: str | PathLike[str]) -> Iterator[None]:
     except (MogulError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         written_by = header.get("versions")
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        if isinstance(error, UnknownNameError):
-            reason += ". A part that a module of yours registers must be imported before its file is loaded"
+        remedy = f"Written with {written_by}: use those versions, or fit the model again."
+        if isinstance(error, UnknownNameError) and error.kind in (*get_args(Kind), "option"):
+            reason = reason.rpartition(". ")[0]  # without its remedy
+            remedy = "Import the module that registers it before you load the file; on the command line by --import."
         raise FileError(
             f"A model file must describe a model that mogul {version('mogul')} knows; {path} does not: {reason}. "
-            f"Written with {written_by}: use those versions, or fit the model again."
+            f"{remedy}"
         ) from error

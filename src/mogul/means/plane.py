@@ -189,7 +189,7 @@ def generalised_least_squares(
 
 
 @dataclass(frozen=True)
-class _Solved:
+class _SolvedPlane:
     """V⁻¹H and the root of Σ, of each output."""
 
     rows: Float[Tensor, "K D"]
@@ -212,7 +212,7 @@ def _solve(
     noise_var: Float[Tensor, "*K P"],
     prior_var: Float[Tensor, "P E"],
     times: float = 1.0,
-) -> _Solved:
+) -> _SolvedPlane:
     x, lengthscale, outputscale, noise_var, prior_var = (
         part.detach().double() for part in (x, lengthscale, outputscale, noise_var, prior_var)
     )
@@ -233,7 +233,7 @@ def _solve(
     identity = torch.eye(features.shape[-1], dtype=x.dtype, device=x.device).expand(len(seen), -1, -1)
     precision = torch.linalg.cholesky(identity + times * scaled.mT @ scaled)
     root = prior_scale.mT * torch.linalg.solve_triangular(precision.mT, identity, upper=True)
-    return _Solved(x.clone(), lengthscale.clone(), outputscale, solved.contiguous(), root.contiguous())
+    return _SolvedPlane(x.clone(), lengthscale.clone(), outputscale, solved.contiguous(), root.contiguous())
 
 
 def _cholesky(

@@ -33,7 +33,7 @@ _TRIED = 64
 
 
 @runtime_checkable
-class Signal(Protocol):
+class SignalLaw(Protocol):
     """The noise-free signal behind the outputs: T components at each of N points."""
 
     @property
@@ -54,13 +54,13 @@ class Signal(Protocol):
         """Jacobian of the signal's mean in z."""
         ...
 
-    def rows(self, index: Int[Tensor, "B"]) -> "Signal":
+    def rows(self, index: Int[Tensor, "B"]) -> "SignalLaw":
         """At some of the points."""
         ...
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowOutputs:
     """N rows of outputs in the units of the signal; missing ones are zero.
 
     `cross` is the off-diagonal part of the noise covariance. Where noises are correlated given their scales, `loadings`
@@ -79,7 +79,7 @@ class Rows:
         """The number R of factors that the noises share."""
         return 0 if self.loadings is None else self.loadings.shape[1]
 
-    def log_density(self, signal: Signal, z: Float[Tensor, "*K T N E"]) -> Float[Tensor, "*K T N"]:
+    def log_density(self, signal: SignalLaw, z: Float[Tensor, "*K T N E"]) -> Float[Tensor, "*K T N"]:
         """log p(y | z)."""
         own, factors = self.parts(z)
         here = signal.at(own)
@@ -94,9 +94,9 @@ class Rows:
         first = z.shape[-1] - self.num_factors
         return z[..., :first], z[..., first:]
 
-    def rows(self, index: Int[Tensor, "B"]) -> "Rows":
+    def rows(self, index: Int[Tensor, "B"]) -> "RowOutputs":
         """Some of them."""
-        return Rows(self.y[index], self.observed[index], self.law.rows(index), self.cross, self.loadings)
+        return RowOutputs(self.y[index], self.observed[index], self.law.rows(index), self.cross, self.loadings)
 
     def noise(self, signal: Marginals) -> tuple[Float[Tensor, "T N P _"], Float[Tensor, "T N P P"]]:
         """The slopes of y in the noise factors, and R, the covariance of the remaining noise."""
@@ -135,7 +135,7 @@ class _Linear:
     root: Float[Tensor, "T N P P"]
 
     @staticmethod
-    def around(z: Float[Tensor, "T N E"], signal: Signal, rows: Rows) -> "_Linear":
+    def around(z: Float[Tensor, "T N E"], signal: SignalLaw, rows: RowOutputs) -> "_Linear":
         """Linearised at this z."""
         own, _ = rows.parts(z)
         here = signal.at(own)
@@ -170,7 +170,7 @@ class _Linear:
 
 
 def log_density(
-    signal: Signal, rows: Rows, num_draws: int, generator: torch.Generator, num_starts: int = 1
+    signal: SignalLaw, rows: RowOutputs, num_draws: int, generator: torch.Generator, num_starts: int = 1
 ) -> tuple[Float[Tensor, "T N"], Float[Tensor, "T N"]]:
     """log p(y) per component and row over its observed outputs, and the effective number of draws behind it.
 
@@ -201,7 +201,7 @@ def log_density(
 
 
 def _best_draw(
-    shape: tuple[int, ...], signal: Signal, rows: Rows, generator: torch.Generator
+    shape: tuple[int, ...], signal: SignalLaw, rows: RowOutputs, generator: torch.Generator
 ) -> Float[Tensor, "T N E"]:
     """The draw of z with the highest likelihood of y among some draws."""
     draws = standard_normal((_TRIED, *shape), generator, like=rows.y)
@@ -226,8 +226,8 @@ def _log_mean(log_weight: Float[Tensor, "K *N"], log_control: Float[Tensor, "K *
 
 def _likeliest(
     z: Float[Tensor, "T N E"],
-    signal: Signal,
-    rows: Rows,
+    signal: SignalLaw,
+    rows: RowOutputs,
     step: Float[Tensor, "T N"] | None = None,
     num_steps: int = _MOST_STEPS,
 ) -> Float[Tensor, "T N E"]:
@@ -257,7 +257,7 @@ def _likeliest(
     return z
 
 
-def _log_joint(z: Tensor, signal: Signal, rows: Rows) -> Tensor:
+def _log_joint(z: Tensor, signal: SignalLaw, rows: RowOutputs) -> Tensor:
     return rows.log_density(signal, z) - 0.5 * z.square().sum(-1)
 
 

@@ -18,7 +18,7 @@ from mogul.core.moments import Marginals
 from mogul.heads import Features, NoiseLaw
 from mogul.heads.mixing import Matrices
 from mogul.models.model import Model
-from mogul.prediction.importance import Rows, log_density
+from mogul.prediction.importance import RowOutputs, log_density
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class HeadDensity:
         unit = torch.ones_like(self.scale)
         cross = torch.as_tensor(self.law.joint(torch.zeros_like(y)[None], unit).cross_cov(len(unit)))
         signal = _HeadSignal(self.q, self.features, self.matrices, self.extra_var)
-        rows = Rows(y, observed, self.law, cross if bool(cross.any()) else None, self.loadings)
+        rows = RowOutputs(y, observed, self.law, cross if bool(cross.any()) else None, self.loadings)
         num_draws = max(effort.fewest, effort.num_draws // len(self.q.mean))
         return log_density(signal, rows, num_draws, generator, effort.num_starts)
 

@@ -32,7 +32,7 @@ class Posterior:
 
 
 @dataclass(frozen=True)
-class Update:
+class Correction:
     """Change of mean and variance by q(v) at N points, Aᵀm and Σ(SᵀA)² − ΣA², and the jitter."""
 
     mean: Float[Tensor, "L N"]
@@ -48,7 +48,7 @@ class Solver(Protocol):
         """K_zz^{-1/2} K_zx, for any square root of K_zz."""
         ...
 
-    def update(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"], posterior: Posterior) -> Update:
+    def update(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"], posterior: Posterior) -> Correction:
         """The change from prior to posterior marginals at N points."""
         ...
 
@@ -68,12 +68,12 @@ def with_more_jitter(solver: Solver, times: float, dtype: torch.dtype) -> Solver
             return solver
 
 
-def update_from(whitened: Whitened, posterior: Posterior) -> Update:
+def update_from(whitened: Whitened, posterior: Posterior) -> Correction:
     """The update by its formula, for solvers without a faster method."""
     cross = whitened.cross
     mean = (posterior.mean.unsqueeze(-2) @ cross).squeeze(-2)
     var = (posterior.root.tril().transpose(-1, -2) @ cross).square().sum(-2) - cross.square().sum(-2)
-    return Update(mean, var, whitened.jitter)
+    return Correction(mean, var, whitened.jitter)
 
 
 @storable()
@@ -96,11 +96,11 @@ class Cholesky:
         factor, jitter = self._factor(kzz)
         return Whitened(torch.linalg.solve_triangular(factor, kzx, upper=False), jitter)
 
-    def update(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"], posterior: Posterior) -> Update:
+    def update(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"], posterior: Posterior) -> Correction:
         """By the fused Function, whose gradient does not go through the factorisation."""
         with torch.no_grad():
             factor, jitter = self._factor(kzz)
-        return Update(*whitened_marginals(kzz, kzx, factor, posterior.mean, posterior.root), jitter)
+        return Correction(*whitened_marginals(kzz, kzx, factor, posterior.mean, posterior.root), jitter)
 
     def _factor(self, kzz: Float[Tensor, "K M M"]) -> tuple[Float[Tensor, "K M M"], float]:
         factor, jitter = self.factorise(kzz)
@@ -185,6 +185,6 @@ class CIQ:
         ):
             return Whitened(operator.sqrt_inv_matmul(kzx), self.jitter)
 
-    def update(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"], posterior: Posterior) -> Update:
+    def update(self, kzz: Float[Tensor, "K M M"], kzx: Float[Tensor, "K M N"], posterior: Posterior) -> Correction:
         """From the whitened cross-covariance."""
         return update_from(self.whiten(kzz, kzx), posterior)

@@ -36,13 +36,13 @@ _STEPS = 100
 def correlate(model: Model, batch: Batch, generator: torch.Generator) -> None:
     """Set the noise correlation of a solved model, if leave-one-out residuals are correlated."""
     if batch.y.shape[1] > 1 and model.head.noise.solved_by_exact_gps:
-        loadings = fit_loadings(Scores.of(model, batch, generator))
+        loadings = fit_loadings(NormalScores.of(model, batch, generator))
         if loadings.shape[1]:
             model.head.correlation = NoiseCorrelation(loadings.to(batch.x))
 
 
 @dataclass(frozen=True)
-class Scores:
+class NormalScores:
     """Leave-one-out residuals as standard Normals.
 
     Args:
@@ -57,8 +57,8 @@ class Scores:
 
     @staticmethod
     @torch.no_grad()
-    def of(model: Model, batch: Batch, generator: torch.Generator) -> "Scores":
-        """Scores of a model whose q(u) is at its optimum."""
+    def of(model: Model, batch: Batch, generator: torch.Generator) -> "NormalScores":
+        """NormalScores of a model whose q(u) is at its optimum."""
         gap, var = _left_out(model, batch, generator)
         noise = model.head.noise(batch.x, generator)
         noise_var = noise.draw_var(torch.Size([_NUM_SCALES, *gap.shape]), generator)
@@ -67,7 +67,7 @@ class Scores:
         z = -gap.sign() * torch.special.ndtri(tail)
         share = (noise_var / total).mean(0)
         known = batch.observed
-        return Scores(torch.where(known, z, 0.0).double(), torch.where(known, share, 0.0).double(), known)
+        return NormalScores(torch.where(known, z, 0.0).double(), torch.where(known, share, 0.0).double(), known)
 
     def log_density(self, loadings: Float[Tensor, "P R"]) -> Float[Tensor, "N"]:
         """log N(z | 0, I + √ρ (R − I) √ρ) of each row over its observed outputs, up to a constant."""
@@ -105,22 +105,22 @@ def _left_out(
     return (target - signal.mean) / left, var
 
 
-def fit_loadings(scores: Scores) -> Float[Tensor, "P R"]:
+def fit_loadings(scores: NormalScores) -> Float[Tensor, "P R"]:
     """U, with the rank of the best criterion; without columns if outputs are independent.
 
     >>> z = torch.randn(300, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     >>> shares, seen = torch.ones_like(z), torch.ones_like(z, dtype=torch.bool)
-    >>> fit_loadings(Scores(z, shares, seen)).shape
+    >>> fit_loadings(NormalScores(z, shares, seen)).shape
     torch.Size([3, 0])
     >>> z[:, 1] = 0.6 * z[:, 0] + 0.8 * z[:, 1]
-    >>> loadings = fit_loadings(Scores(z, shares, seen))
+    >>> loadings = fit_loadings(NormalScores(z, shares, seen))
     >>> bool(abs((loadings @ loadings.T)[0, 1] - 0.6) < 0.1)
     True
     """
     together = scores.observed.sum(1) > 1
     if int(together.sum()) < 2:
         return scores.z.new_zeros(scores.z.shape[1], 0)
-    scores = _of_unit_size(Scores(scores.z[together], scores.noise_share[together], scores.observed[together]))
+    scores = _of_unit_size(NormalScores(scores.z[together], scores.noise_share[together], scores.observed[together]))
     num_rows, num_outputs = scores.z.shape
     best = scores.z.new_zeros(num_outputs, 0)
     criterion = float(scores.log_density(best).sum())
@@ -134,14 +134,14 @@ def fit_loadings(scores: Scores) -> Float[Tensor, "P R"]:
     return best
 
 
-def _of_unit_size(scores: Scores) -> Scores:
-    """Scores scaled to unit variance: correlations must not correct an output's scale."""
+def _of_unit_size(scores: NormalScores) -> NormalScores:
+    """NormalScores scaled to unit variance: correlations must not correct an output's scale."""
     counts = scores.observed.sum(0).clamp_min(1)
     size = (scores.z.square().sum(0) / counts).sqrt()
-    return Scores(scores.z / torch.where(size > 0, size, 1.0), scores.noise_share, scores.observed)
+    return NormalScores(scores.z / torch.where(size > 0, size, 1.0), scores.noise_share, scores.observed)
 
 
-def _of_rank(rank: int, scores: Scores) -> Float[Tensor, "P R"]:
+def _of_rank(rank: int, scores: NormalScores) -> Float[Tensor, "P R"]:
     """The maximum of density times prior, by L-BFGS from principal components."""
 
     def loss(flat: Float[Array, "K"]) -> tuple[float, Float[Array, "K"]]:
@@ -155,7 +155,7 @@ def _of_rank(rank: int, scores: Scores) -> Float[Tensor, "P R"]:
     return _bounded(torch.as_tensor(found.x.reshape(-1, rank)))
 
 
-def _principal(rank: int, scores: Scores) -> Float[Array, "P R"]:
+def _principal(rank: int, scores: NormalScores) -> Float[Array, "P R"]:
     """The largest principal components of the scores' correlations, over the noise's share."""
     seen = scores.observed.to(scores.z)
     cov = ((scores.z.T @ scores.z) / (seen.T @ seen).clamp_min(1)).numpy()

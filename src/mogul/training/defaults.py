@@ -12,6 +12,7 @@ from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.objective.updates import NoiseUpdate
 
 PresetName = Literal["default", "paper"]
+MeanChoice = Literal["linear", "paper", "zero", "constant"]
 
 # What model="auto" tries: a mixing matrix that is constant, made of GPs, made by a net, and one with hidden units
 # (docs/defaults.md compares them).
@@ -38,6 +39,8 @@ _AFTER_EXACT, _NETS_AFTER_EXACT, _EXACT_BATCH = (300, 0.005), (60, 0.003), 500
 _FEW_ROWS_RATE, _RATE, _GROUPED_RATE = 0.03, 0.02, 0.01
 # Half of the paper's inducing points take two fifths of the time per step (docs/defaults.md).
 _NUM_INDUCING = 200
+# The most inducing points at an exact start: they are spread out, and most data need fewer.
+MOST_INDUCING = 600
 _IN_GROUPS = ("mogp", "gprn", "n-sbgprn")
 # The most outputs that have one latent GP each: with few rows, and with many.
 _SEPARATE_OUTPUTS, _FEW_OUTPUTS = 24, 4
@@ -56,6 +59,15 @@ def default_model(num_rows: int, num_outputs: int, *, grouped: bool = False, noi
     if not grouped:
         return "n-sbgprn"
     return _IN_GROUPS[0] if noise == AUTO else mixture(name for name in _IN_GROUPS if suits(name, num_outputs))
+
+
+def default_mean(model: str, preset: str | None) -> MeanChoice:
+    """The linear mean. The paper's preset has the paper's, and so have latent inputs: a plane needs observed ones.
+
+    >>> default_mean("mogp", None), default_mean("mogp", "paper"), default_mean("mogp-lvm", None)
+    ('linear', 'paper', 'paper')
+    """
+    return "paper" if preset == "paper" or is_latent(model) else "linear"
 
 
 def with_defaults(

@@ -17,7 +17,7 @@ from mogul.means.plane import PlaneUncertainty, generalised_least_squares
 from mogul.models.model import Model
 from mogul.priors import IndependentGPs
 from mogul.training.exact import ExactGP, hyperparameter_spread
-from mogul.training.part_starts import Signal, rank_of, start_parts, widen_posterior
+from mogul.training.part_starts import ExactSignal, rank_of, start_parts, widen_posterior
 from mogul.training.residuals import fit_normal_gp, fit_robust_gp
 
 # Reference rows for the uncertainty of the linear mean; more rows hardly change it.
@@ -152,14 +152,16 @@ class ExactStart:
             columns.append(hyperparameter_spread(gp, x[places], own[places], relative_noise, points, rng))
         widen_posterior(model.prior, torch.as_tensor(np.stack(columns)) / self.scale.reshape(-1, 1, 1))
 
-    def _signal(self, rank: int) -> Signal:
+    def _signal(self, rank: int) -> ExactSignal:
         """The signal in the units of the head."""
         x, observed = self.batch.x, self.batch.observed
         target = self.batch.y if self.mean is None else self.mean.residual(self.batch.y, x)
         lengthscale, outputscale = self._hyperparameters()
         unit = self.scale.square()
         noise_var = _tensor(gp.noise_var for gp in self.gps) / unit
-        return Signal.of(x, target, observed, noise_var, self.relative_noise, lengthscale, outputscale / unit, rank)
+        return ExactSignal.of(
+            x, target, observed, noise_var, self.relative_noise, lengthscale, outputscale / unit, rank
+        )
 
 
 def distinct_rows(

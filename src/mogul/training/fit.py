@@ -27,11 +27,11 @@ from mogul.models.parts import Parts
 from mogul.objective import ObjectiveName
 from mogul.registry import model_name
 from mogul.training.choice import Candidates, train_candidates
-from mogul.training.defaults import default_model, preset, with_defaults
+from mogul.training.defaults import MeanChoice, default_mean, default_model, preset, with_defaults
 from mogul.training.loop import Run
 from mogul.training.restarts import Restarts
 from mogul.training.split import Rows, held_out_share, is_pair, share_of, split_rows, warn_of_order, with_validation
-from mogul.training.starts import MeanChoice, Saving, Task
+from mogul.training.starts import Saving, Task
 
 # Settings of `TrainingConfig` that users may give one by one, beside a preset or a config.
 SETTINGS = ("epochs", "batch_size", "learning_rate", "num_starts", "num_kept", "objective", "precision")
@@ -236,7 +236,7 @@ class FitRequest:
 
         def task_of(name: str) -> Task:
             config = candidates.validated(self.config_for(name, rows), known.num_rows, given=given)
-            mean = "paper" if self.mean is None and paper == "paper" else self.mean
+            mean = self.mean or default_mean(name, paper)
             return Task.of(known, name, config, mean, self.num_inputs, options, places, self.saving)
 
         retrain = self._grouped or (candidates.choosing and drawn) if self.retrain is None else self.retrain

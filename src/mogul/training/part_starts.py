@@ -31,7 +31,7 @@ _SAME = 1e-4  # tolerance on changes of q(u)
 
 
 @dataclass(frozen=True)
-class Signal:
+class ExactSignal:
     """The exact GPs' signal of P outputs, in the units of the head.
 
     Args:
@@ -62,7 +62,7 @@ class Signal:
         lengthscale: Float[Tensor, "P D"],
         outputscale: Float[Tensor, "P"],
         rank: int,
-    ) -> "Signal":
+    ) -> "ExactSignal":
         """With at most `rank` components; the rest of the signal counts as noise."""
         seen = observed.to(y)
         y = torch.where(observed, y, 0.0)
@@ -71,7 +71,7 @@ class Signal:
             cov = (y.T @ y) / (seen.T @ seen).clamp_min(1) - torch.diag(noise_var)
             components = _principal_components(cov, rank)
             noise_var = noise_var + (cov.diagonal() - components.square().sum(1)).clamp_min(0)
-        return Signal(x, y, seen / (noise_var * relative_noise), noise_var, lengthscale, outputscale, components)
+        return ExactSignal(x, y, seen / (noise_var * relative_noise), noise_var, lengthscale, outputscale, components)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Latents:
     outputscale: Float[Tensor, "L"]
 
     @staticmethod
-    def of(signal: Signal, num_latents: int, generator: torch.Generator) -> "Latents":
+    def of(signal: ExactSignal, num_latents: int, generator: torch.Generator) -> "Latents":
         """The signal's components, and further, hardly used functions that cycle through the same kernels."""
         used = signal.components
         turns = torch.arange(num_latents - used.shape[1]) % used.shape[1]
@@ -115,7 +115,7 @@ class Latents:
 
 
 @torch.no_grad()
-def start_parts(model: Model, signal: Signal, generator: torch.Generator) -> None:
+def start_parts(model: Model, signal: ExactSignal, generator: torch.Generator) -> None:
     """Set prior, features and mixing so that they explain the signal."""
     head = model.head
     head.noise.log_precision.copy_(-signal.noise_var.log())
@@ -134,7 +134,7 @@ def start_parts(model: Model, signal: Signal, generator: torch.Generator) -> Non
 
 
 @singledispatch
-def start_prior(prior: Prior, signal: Signal, generator: torch.Generator) -> Latents:
+def start_prior(prior: Prior, signal: ExactSignal, generator: torch.Generator) -> Latents:
     """Set kernels and q(u) from the signal's latent functions; returns the last layer's functions.
 
     A prior of another type keeps its random start.
@@ -143,7 +143,7 @@ def start_prior(prior: Prior, signal: Signal, generator: torch.Generator) -> Lat
 
 
 @start_prior.register
-def _(prior: IndependentGPs, signal: Signal, generator: torch.Generator) -> Latents:
+def _(prior: IndependentGPs, signal: ExactSignal, generator: torch.Generator) -> Latents:
     latents = Latents.of(signal, prior.num_latents, generator)
     start_kernel(prior.kernel, latents.lengthscale, latents.outputscale)
     if prior.log_white_noise is not None:
@@ -154,7 +154,7 @@ def _(prior: IndependentGPs, signal: Signal, generator: torch.Generator) -> Late
 
 
 @start_prior.register
-def _(prior: DeepGPs, signal: Signal, generator: torch.Generator) -> Latents:
+def _(prior: DeepGPs, signal: ExactSignal, generator: torch.Generator) -> Latents:
     first, *others = _layers(prior)
     latents = start_prior(first, signal, generator)
     below = _marginals(first, signal.x).mean
@@ -166,7 +166,11 @@ def _(prior: DeepGPs, signal: Signal, generator: torch.Generator) -> Latents:
 
 
 def _start_linear(
-    layer: IndependentGPs, below: Float[Tensor, "N E"], latents: Latents, signal: Signal, generator: torch.Generator
+    layer: IndependentGPs,
+    below: Float[Tensor, "N E"],
+    latents: Latents,
+    signal: ExactSignal,
+    generator: torch.Generator,
 ) -> None:
     """A layer with nearly linear functions of the layer below: lengthscales are long for its inputs."""
     spread = below.std(0).clamp_min(0.1)
@@ -221,7 +225,9 @@ def _(features: Neural, f: Float[Tensor, "N L"], generator: torch.Generator) -> 
 
 
 @singledispatch
-def matrix_of(features: Features, latents: Latents, signal: Signal, moments: FeatureMoments) -> Float[Tensor, "P H"]:
+def matrix_of(
+    features: Features, latents: Latents, signal: ExactSignal, moments: FeatureMoments
+) -> Float[Tensor, "P H"]:
     """The matrix from features to the signal, by ridge regression: the mean of q(M) with a unit Normal prior."""
     h = moments.mean.double()
     gram = torch.einsum("np,nh,nk->phk", signal.weight, h, h)
@@ -231,17 +237,17 @@ def matrix_of(features: Features, latents: Latents, signal: Signal, moments: Fea
 
 
 @matrix_of.register
-def _(features: Identity, latents: Latents, signal: Signal, moments: FeatureMoments) -> Float[Tensor, "P H"]:
+def _(features: Identity, latents: Latents, signal: ExactSignal, moments: FeatureMoments) -> Float[Tensor, "P H"]:
     return latents.loadings
 
 
 @singledispatch
-def start_mixing(mixing: Mixing, signal: Signal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
+def start_mixing(mixing: Mixing, signal: ExactSignal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
     """Set M to this matrix for all x, with the posterior variance given the rows; other mixing types are unchanged."""
 
 
 @start_mixing.register
-def _(mixing: BayesianMixing, signal: Signal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
+def _(mixing: BayesianMixing, signal: ExactSignal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
     """Var M_ph = 1 / (1 + Σ weight E h²): the optimum given features."""
     second = (moments.mean.square() + moments.var).double()
     mixing.mean.copy_(matrix)
@@ -253,7 +259,7 @@ def _(mixing: BayesianMixing, signal: Signal, moments: FeatureMoments, matrix: F
 
 
 @start_mixing.register
-def _(mixing: NetMixing, signal: Signal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
+def _(mixing: NetMixing, signal: ExactSignal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
     """The last layer's biases are the matrix; its weights are nearly zero."""
     mixing.net.biases[-1].copy_(matrix.flatten())
     last = mixing.net.weights[-1]
@@ -261,7 +267,7 @@ def _(mixing: NetMixing, signal: Signal, moments: FeatureMoments, matrix: Float[
 
 
 @start_mixing.register
-def _(mixing: GPMixing, signal: Signal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
+def _(mixing: GPMixing, signal: ExactSignal, moments: FeatureMoments, matrix: Float[Tensor, "P H"]) -> None:
     """GPs with the matrix as means and the posterior variance given the rows, with E h² as squared features."""
     gps = mixing.gps
     assert isinstance(gps.mean, ConstantMean)
@@ -273,12 +279,12 @@ def _(mixing: GPMixing, signal: Signal, moments: FeatureMoments, matrix: Float[T
 
 
 @singledispatch
-def adapt(prior: Prior, head: Head, signal: Signal) -> None:
+def adapt(prior: Prior, head: Head, signal: ExactSignal) -> None:
     """Set q(u) of the latent GPs given the head; deep priors are unchanged."""
 
 
 @adapt.register
-def _(prior: IndependentGPs, head: Head, signal: Signal) -> None:
+def _(prior: IndependentGPs, head: Head, signal: ExactSignal) -> None:
     """Gauss–Newton steps for one latent GP after another; a linear head needs only one step.
 
     With J = ∂E[signal]/∂f, row n observes f + Σ_p w J (y − E[signal]) / W with the precision W = Σ_p w J².

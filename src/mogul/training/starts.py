@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from mogul.models.model import Model
 from mogul.objective import Analytic
 from mogul.training.checkpoint import Checkpoint, identity_of
 from mogul.training.correlation import correlate
+from mogul.training.defaults import MOST_INDUCING, MeanChoice
 from mogul.training.exact import CLIMBED_ROWS
 from mogul.training.exact_start import ExactStart
 from mogul.training.loop import Run
@@ -36,13 +37,10 @@ from mogul.training.noise import alternate
 from mogul.training.restarts import Restarts
 from mogul.training.split import digest_of, split_rows, warn_of_order
 
-MeanChoice = Literal["linear", "paper", "zero", "constant"]
 OnEpoch = Callable[[EpochRecord, Model], None]
 Options = Mapping[str, Any]
 
 _FEW = 10  # rows to build a model on, where only its parts are looked at
-# The most inducing points at an exact start, by default: they are spread out, and most data need fewer.
-_MOST_INDUCING = 600
 
 _log = logging.getLogger(__name__)
 
@@ -91,15 +89,13 @@ class Task:
         data: Dataset,
         model: str,
         config: TrainingConfig,
-        mean: MeanChoice | None,
+        mean: MeanChoice,
         num_inputs: int | None,
         options: Options,
         held_out: Int[IntArray, "W"] | None,
         saving: Saving,
     ) -> "Task":
         """Split and scale the rows. Validation rows are excluded from everything else, scaling included."""
-        latent = models.Name.parse(model).latent
-        mean = mean or ("paper" if latent else "linear")
         _require_possible(data, model, config, mean, given=held_out is not None)
         kept, places = split_rows(data.num_rows, config.stopping, held_out, config.seed)
         if len(places) and np.isnan(data.y[places]).all():
@@ -219,7 +215,7 @@ class Task:
             assert exact is not None
             found["output_mean"] = exact.mean if self._starts_exact(options) else exact.plane_of(batch)
         if exact is not None and self._starts_exact(options):
-            most = options.get("num_inducing") or _MOST_INDUCING
+            most = options.get("num_inducing") or MOST_INDUCING
             found["inducing_points"] = exact.inducing_points(most)
         return found
 

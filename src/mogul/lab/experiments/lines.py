@@ -75,7 +75,8 @@ class Variant:
         >>> Variant(("MOGP",), linear=True, noise="gp", num_starts=4).label
         'MOGP + linear + GP noise × 4 starts'
         """
-        linear, noise = ["linear"] * self.linear, [] if self.noise == "constant" else [_NOISES[self.noise]]
+        linear = ["linear"] * self.linear
+        noise = [] if self.noise == "constant" else [_NOISES.get(self.noise, f"{self.noise} noise")]
         objective = [] if self.objective == _BOUND else [self.objective]
         starts = "" if self.num_starts is None else f"{TIMES}{self.num_starts} starts"
         return " + ".join([self.family, *linear, *noise, *objective]) + starts
