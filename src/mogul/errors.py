@@ -29,6 +29,7 @@ class UnknownNameError(ConfigError):
     """A name that is not in the list it should come from: of models, of options, and so on."""
 
     kind: str = ""
+    name: object = None
 
 
 class FileError(MogulError, OSError):
@@ -65,7 +66,7 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownNameEr
     close = difflib.get_close_matches(str(name), known, n=1)
     remedy = f"Did you mean {close[0]!r}?" if close else "Use one of the list."
     error = UnknownNameError(f"{kind} must be one of {', '.join(known)}; got {name!r}. {remedy}")
-    error.kind = kind
+    error.kind, error.name = kind, name
     return error
 
 

@@ -91,9 +91,9 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str, str]] = {
         "must describe a model .* does not",
         "fit the model again",
     ),
-    "no model": (lambda p: sealed_with(p, model="x"), "model must be one of", "fit the model again"),
+    "no model": (lambda p: sealed_with(p, model="x"), "model must be one of", "by --import"),
     "odd model": (lambda p: sealed_with(p, model=[]), "model must be one of", "fit the model again"),
-    "unknown option": (lambda p: sealed_with(p, options={"x": 1}), "must describe a model", "fit the model again"),
+    "unknown option": (lambda p: sealed_with(p, options={"degree": 1}), "option must be one of", "by --import"),
     "unknown part": (
         lambda p: sealed_with(p, options={"solver": {"part": "os.system", "settings": {}}}),
         "Parts in a model file must be among .* 'os.system'",

@@ -30,6 +30,7 @@ Header = dict[str, Any]
 _MODEL, _KNOWN_Y, _KNOWN_OBSERVED = "model.", "training.y", "training.observed"
 _MEMBER, _CALIBRATION = "member", "calibration."
 _OF_A_TRAINING = ("held_out", "interrupted", "num_rows", "kept_epochs", "retrained")
+_REGISTERED = (*get_args(Kind), "option")  # what a module of a user's may have added
 _PACKAGES = ("mogul", "torch", "gpytorch", "linear_operator", "numpy", "scikit-learn", "safetensors")
 
 
@@ -251,7 +252,7 @@ def _described_by(header: Header, path: str | PathLike[str]) -> Iterator[None]:
         written_by = header.get("versions")
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
         remedy = f"Written with {written_by}: use those versions, or fit the model again."
-        if isinstance(error, UnknownNameError) and error.kind in (*get_args(Kind), "option"):
+        if isinstance(error, UnknownNameError) and isinstance(error.name, str) and error.kind in _REGISTERED:
             reason = reason.rpartition(". ")[0]  # without its remedy
             remedy = "Import the module that registers it before you load the file; on the command line by --import."
         raise FileError(

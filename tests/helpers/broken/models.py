@@ -69,10 +69,13 @@ def newer_model(rng: np.random.Generator, folder: Path) -> Case:
 def sealed_nonsense(rng: np.random.Generator, folder: Path) -> Case:
     fields = ["model", "options", "num_inputs", "num_outputs", "input_names", "output_names", "scaling", "history"]
     values = [None, 3, -1.5, "x", [[]], {"x": 1}, 10**30, True]
-    _sealed_anew(folder, **{pick(rng, *fields, "precision"): values[rng.integers(len(values))]})
+    field, value = pick(rng, *fields, "precision"), values[rng.integers(len(values))]
+    _sealed_anew(folder, **{field: value})
     good(rng).to_csv(folder / "t.csv", index=False)
     arguments = [pick(rng, "predict", "evaluate"), "bad.mogul", "t.csv"]
-    return Case(arguments, "A model file must describe a model", "bad.mogul does not", "fit the model again")
+    named = (field, value) == ("model", "x")  # a module of a user's may have registered it
+    remedy = "by --import" if named else "fit the model again"
+    return Case(arguments, "A model file must describe a model", "bad.mogul does not", remedy)
 
 
 @kind
