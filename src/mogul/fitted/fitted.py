@@ -22,7 +22,7 @@ from mogul.data.checks import (
 )
 from mogul.data.sources.containers import Outputs, as_array, frame_kind, named_dataset
 from mogul.data.splits import group_numbers
-from mogul.errors import ConfigError, DataError, require_positive
+from mogul.errors import ConfigError, DataError, ShapeError, require_positive
 from mogul.fitted.blueprint import Blueprint
 from mogul.fitted.calibration import Calibration
 from mogul.fitted.history import Choice, History
@@ -84,24 +84,29 @@ class Fitted:
             >>> bool(beside.std[0, 1] < 0.5 * alone.std[0, 1]), beside.mean[0, 0].item()
             (True, 2.0)
         """
-        known = None if given is None else self._known_outputs(given)
         prediction = self._predict(x, num_samples, seed)
         prediction = prediction if self.calibration is None else prediction.stretched(self.calibration.stretch)
-        return prediction if known is None else prediction.given(known, seed)
+        return prediction if given is None else prediction.given(self.known_outputs(given, len(prediction.mean)), seed)
 
-    def _known_outputs(self, given: Any) -> Float[Array, "N P"]:
-        """In the order of the outputs; a frame may have some of them."""
+    def known_outputs(self, given: Any, num_rows: int) -> Float[Array, "N P"]:
+        """What `predict` is given, in the order of the outputs; a frame may have some of them."""
         if self.is_latent:
             raise ConfigError(
                 "given= needs a model with observed inputs; this one infers its inputs from outputs. "
                 "Use reconstruct(y), or impute of the estimator, which fill in what is NaN."
             )
         if frame_kind(given) is None:
-            matrix, names = as_matrix(as_array(given), "given")
+            values = as_array(given)
+            matrix, names = as_matrix(values[:, None] if np.ndim(values) == 1 else values, "given")
         else:
             matrix, names = self._by_name(given)
         require_columns(matrix, self.output_names, "given")
         require_no_infinity(matrix, names)
+        if len(matrix) != num_rows:
+            raise ShapeError(
+                f"given must have a row for each row of X, {num_rows}; got {len(matrix)}. "
+                "Put NaN where nothing is known."
+            )
         return np.ascontiguousarray(matrix)
 
     def _by_name(self, frame: Any) -> tuple[Float[Array, "N P"], list[str]]:

@@ -58,12 +58,10 @@ class Conditional:
         means = np.stack([member.mean for member in members])
         mean = (share * means).sum(0)
         var = (share * (np.stack([member.var for member in members]) + np.square(means - mean))).sum(0)
-        each = np.concatenate([np.repeat(part, len(one.component_mean), 0) / len(one.component_mean)
-                               for part, one in zip(share, members, strict=True)])[..., 0]  # fmt: skip
-        chosen = torch.as_tensor(
-            _systematic(torch.as_tensor(each), num_components, torch.Generator().manual_seed(seed))
-        )
-        places = chosen.numpy(), np.arange(len(mean))
+        sizes = [len(member.component_mean) for member in members]
+        each = np.repeat(share[..., 0] / np.array(sizes)[:, None], sizes, axis=0)
+        generator = torch.Generator().manual_seed(seed)
+        places = _systematic(torch.as_tensor(each), num_components, generator).numpy(), np.arange(len(mean))
         return Conditional(
             mean,
             var,

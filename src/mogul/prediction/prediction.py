@@ -162,6 +162,8 @@ class Prediction:
             seed: of the draws.
         """
         self.require_shape(y)
+        if isinstance(self.joint, Conditioned):  # what was known stays so
+            y = np.where(self.joint.known, self.mean, y)
         known = ~np.isnan(y)
         if not known.any():
             return self
