@@ -9,5 +9,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     IntArray = NDArray[np.int64]
+    BoolArray = NDArray[np.bool_]
 else:  # at run time jaxtyping wants the bare class; the shapes and kinds beside it are what it checks
-    Array = IntArray = np.ndarray
+    Array = IntArray = BoolArray = np.ndarray

@@ -172,6 +172,10 @@ def predict(
         float | None,
         typer.Option(help="Add intervals with this coverage; the model must be fitted with --calibrate."),
     ] = None,
+    given: Annotated[
+        str | None,
+        typer.Option(help="Columns of known outputs to predict the others from too, such as Ni,Zn; empty is unknown."),
+    ] = None,
     inputs: ModelInputs = None,
     seed: Seed = 0,
     force: Force = False,
@@ -180,21 +184,27 @@ def predict(
 ) -> None:
     """Predict the outputs for every row: mean, standard deviation and quantiles, in the units of training.
 
-    A model with latent inputs takes the known outputs and fills in the others.
+    With --given, predictions are those given outputs that are known in the same row. A model with latent inputs takes
+    the outputs that are there and fills in the others.
 
     Example: mogul predict jura.mogul new.csv --out predicted.csv --quantiles .1,.9
     """
     import_parts(imports)
     wanted = levels(quantiles)
     require_share("--coverage", coverage, ".9")
-    given = None if inputs is None else listed(inputs, "--inputs")
+    columns = None if inputs is None else listed(inputs, "--inputs")
+    known = None if given is None else listed(given, "--given")
+    if known is not None and coverage is not None:
+        raise ConfigError(
+            "--coverage holds for predictions with nothing known; got --given too. Use --quantiles .05,.95."
+        )
     require_seed(seed)
     if out != STANDARD_OUTPUT:
         require_csv("--out", out)
         require_new_file(out, force, "predictions.csv", data, model)
     from mogul.cli.predict import predict_file, write_predictions
 
-    predictions = predict_file(model, data, given, wanted, seed, coverage)
+    predictions = predict_file(model, data, columns, wanted, seed, coverage, known)
     if out != STANDARD_OUTPUT:
         write_predictions(predictions, out)
         report = {"rows": predictions.num_rows, "outputs": predictions.output_names, "out": str(out)}

@@ -14,8 +14,8 @@ from mogul._typing import Array
 from mogul.data import Dataset
 from mogul.data.sources.columns import ON_COMMAND_LINE, finite_inputs, outputs_or_nan
 from mogul.data.sources.formats import read_table
-from mogul.data.sources.table import Table
-from mogul.errors import ConfigError, DataError, ShapeError
+from mogul.data.sources.table import Table, require_no_infinity
+from mogul.errors import ConfigError, DataError, ShapeError, unknown_name
 from mogul.fitted.files import load
 from mogul.fitted.fitted import Fitted
 from mogul.storage.atomic import write_whole
@@ -87,14 +87,16 @@ def predict_file(
     levels: Sequence[float],
     seed: int = 0,
     coverage: float | None = None,
+    given: Sequence[str] | None = None,
 ) -> Predictions:
-    """Predict every row of a table with a model file."""
+    """Predict every row of a table by a model file, given the outputs in some of its columns."""
     fitted = load(model)
     if coverage is not None:
-        fitted.require_calibration().multiplier(coverage)  # raises before any work
-    data = _rows_to_predict(fitted, path, inputs)
+        fitted.require_calibration().multiplier(coverage)  # or an error before any work
+    data = _rows_to_predict(fitted, path, inputs, given)
     means, stds, quantiles = [], [], []
-    for prediction, _ in fitted.predict_parts(data, NUM_SAMPLES, seed):
+    for plain, known in fitted.predict_parts(data, NUM_SAMPLES, seed):
+        prediction = plain if given is None else plain.given(known, seed)
         means.append(prediction.mean)
         stds.append(prediction.std)
         quantiles.append(prediction.quantiles(levels) if levels else np.empty((0, *prediction.mean.shape)))
@@ -116,10 +118,15 @@ def write_predictions(predictions: Predictions, out: Path) -> None:
     write_whole(out, lambda partial: frame.to_csv(partial, index=False))
 
 
-def _rows_to_predict(fitted: Fitted, path: Path, inputs: Sequence[str] | None) -> Dataset:
-    """Inputs with unknown outputs; for latent inputs, the known outputs."""
+def _rows_to_predict(fitted: Fitted, path: Path, inputs: Sequence[str] | None, given: Sequence[str] | None) -> Dataset:
+    """Inputs with outputs unknown but for those of --given; for latent inputs, the outputs that are there."""
     table = read_table(path)
     if fitted.is_latent:
+        if given is not None:
+            raise ConfigError(
+                f"--given must be left out for a model with latent inputs; got {', '.join(given)}. "
+                "It uses all columns of outputs that are there, and fills in empty cells."
+            )
         if inputs is not None:
             raise ConfigError(
                 f"--inputs must be left out for a model with latent inputs; got {', '.join(inputs)}. "
@@ -127,7 +134,14 @@ def _rows_to_predict(fitted: Fitted, path: Path, inputs: Sequence[str] | None) -
             )
         return data_of_model(fitted, table, None)
     x = inputs_of_model(fitted, table, inputs)
-    return Dataset(x, np.full((len(x), len(fitted.output_names)), np.nan), check_outputs=False)
+    known = np.full((len(x), len(fitted.output_names)), np.nan)
+    for name in given or []:
+        if name not in fitted.output_names:
+            raise unknown_name("--given", name, fitted.output_names)
+        column = table.numbers([name], "--given")
+        require_no_infinity(column, table.source)
+        known[:, fitted.output_names.index(name)] = column.to_numpy()[:, 0]
+    return Dataset(x, known, check_outputs=False)
 
 
 def data_of_model(

@@ -53,6 +53,19 @@ class Independent:
         """The noise's covariance between different outputs, with a zero diagonal: once for all points, or per point."""
         return np.zeros((num_outputs, num_outputs))
 
+    def given(
+        self,
+        y: Float[Array, "N P"],
+        mean: Float[Array, "S N P"],
+        var: Float[Array, "S N P"],
+        rng: np.random.Generator,
+    ) -> tuple[Float[Array, "S N P"], Float[Array, "S N P"]]:
+        """Mean and variance of components given what their outputs share, drawn given the known outputs y.
+
+        Outputs are then independent; the weights of components are for the caller to change, by `log_density`.
+        """
+        return mean, var
+
     def rescaled(self: Kind, scale: Float[Array, "P"]) -> Kind:
         """For outputs multiplied by `scale`."""
         return self
@@ -172,6 +185,17 @@ class Correlated(Independent):
         result: Array = own * rng.standard_normal(std.shape) + shared
         return result
 
+    def given(
+        self,
+        y: Float[Array, "N P"],
+        mean: Float[Array, "S N P"],
+        var: Float[Array, "S N P"],
+        rng: np.random.Generator,
+    ) -> tuple[Float[Array, "S N P"], Float[Array, "S N P"]]:
+        """With a draw of the factors behind U."""
+        own = var - np.square(self.loadings).sum(-1)
+        return mean + _shared_given(y, mean, own, self.loadings, rng), own
+
     def cross_cov(self, num_outputs: int) -> Float[Array, "P P"]:
         """U Uᵀ off its diagonal."""
         cov = self.loadings @ self.loadings.T
@@ -223,6 +247,18 @@ class ScaledCorrelation(Independent):
         shared = rng.standard_normal((*std.shape[:-1], self.loadings.shape[1])) @ self.loadings.T
         result: Array = own * rng.standard_normal(std.shape) + np.sqrt(noise_var) * shared
         return result
+
+    def given(
+        self,
+        y: Float[Array, "N P"],
+        mean: Float[Array, "S N P"],
+        var: Float[Array, "S N P"],
+        rng: np.random.Generator,
+    ) -> tuple[Float[Array, "S N P"], Float[Array, "S N P"]]:
+        """With a draw of the factors behind U."""
+        loadings = np.sqrt(self.noise_var)[..., None] * self.loadings
+        own = var - np.square(loadings).sum(-1)
+        return mean + _shared_given(y, mean, own, loadings, rng), own
 
     def cross_cov(self, num_outputs: int) -> Float[Array, "N P P"]:
         """E √n √nᵀ ∘ R off its diagonal, at each point."""
@@ -289,6 +325,19 @@ class Pooled(Independent):
             result[mine] = member.deviations(std, rng, places // len(self.members))[mine]
         return result
 
+    def given(
+        self,
+        y: Float[Array, "N P"],
+        mean: Float[Array, "S N P"],
+        var: Float[Array, "S N P"],
+        rng: np.random.Generator,
+    ) -> tuple[Float[Array, "S N P"], Float[Array, "S N P"]]:
+        """By the mixture that a component comes from."""
+        mean, var = mean.copy(), var.copy()
+        for turn, member in self._turns():
+            mean[turn], var[turn] = member.given(y, mean[turn], var[turn], rng)
+        return mean, var
+
     def cross_cov(self, num_outputs: int) -> Float[Array, "*N P P"]:
         """The mean over mixtures."""
         total = np.zeros((num_outputs, num_outputs))
@@ -342,6 +391,26 @@ def low_rank_log_density(
     misfit = (precision * np.square(gap)).sum(-1) - explained
     log_det = np.where(observed, np.log(own), 0.0).sum(-1) + np.linalg.slogdet(inner)[1]
     result: Array = -0.5 * (observed.sum(-1) * math.log(2 * math.pi) + log_det + misfit)
+    return result
+
+
+def _shared_given(
+    y: Float[Array, "N P"],
+    mean: Float[Array, "S N P"],
+    own: Float[Array, "S N P"],
+    loadings: Float[Array, "*T P R"],
+    rng: np.random.Generator,
+) -> Float[Array, "S N P"]:
+    """U ξ for a draw of ξ given y = mean + U ξ + noise of the variances `own`, over the observed outputs."""
+    observed = ~np.isnan(y)
+    precision = observed / own
+    gap = np.where(observed, y, 0.0) - mean
+    inner = np.eye(loadings.shape[-1]) + np.einsum("...p,...pq,...pr->...qr", precision, loadings, loadings)
+    projected = np.einsum("...p,...pr->...r", precision * gap, loadings)[..., None]
+    root = np.linalg.cholesky(inner)  # of the precision of ξ
+    drawn = rng.standard_normal(projected.shape)
+    factors = np.linalg.solve(root.swapaxes(-1, -2), np.linalg.solve(root, projected) + drawn)
+    result: Array = (loadings @ factors)[..., 0]
     return result
 
 

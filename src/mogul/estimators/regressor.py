@@ -238,14 +238,24 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         self._keep(train_more(self.fitted_, data, epochs, seed))
         return self
 
-    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, given: Any = None) -> Any:
         """Mean of the outputs; with their standard deviations, or their P × P covariance at each row, noise included.
 
-        Results are frames if y was a frame or `set_output` asks for them; covariances are always (N, P, P) arrays.
+        Frames come back where y was a frame, or where `set_output` says so; covariances are (N, P, P) always.
+
+        Args:
+            X: inputs.
+            return_std: whether to give standard deviations too.
+            return_cov: whether to give covariances too.
+            given: outputs that are known in the same rows, NaN where not: a matrix like y, or a frame with the columns
+                of some outputs. The prediction is then that of the others given these, and known outputs have their
+                value and no variance. Quantiles, draws and log densities take it too. See `mogul.Fitted.predict`.
         """
         if return_std and return_cov:
             raise ConfigError("Ask for return_std or return_cov; got both. The diagonal of the covariance is std².")
         matrix = self._matrix(X, reset=False)
+        if given is not None:
+            return self._predict_given(X, self._mixtures(matrix, given), return_std, return_cov)
         if not (return_std or return_cov):
             return self._given_back(self._quick.mean(matrix), X)
         mean, std = self._quick.mean_std(matrix)
@@ -255,11 +265,18 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         cov: Array = np.concatenate(parts) * (std[:, :, None] * std[:, None, :])
         return self._given_back(mean, X), cov
 
-    def predict_quantiles(self, X: Any, q: Any) -> Any:
-        """Quantiles of the predictive mixture: shaped like `predict` for one level, (Q, N, P) for several."""
+    def _predict_given(self, X: Any, parts: list[Prediction], return_std: bool, return_cov: bool) -> Any:
+        mean, std = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "std"))
+        if return_cov:
+            cov: Array = np.concatenate([_correlations(part) for part in parts]) * (std[:, :, None] * std[:, None, :])
+            return self._given_back(mean, X), cov
+        return (self._given_back(mean, X), self._given_back(std, X)) if return_std else self._given_back(mean, X)
+
+    def predict_quantiles(self, X: Any, q: Any, given: Any = None) -> Any:
+        """Quantiles of the predictive mixture: of the shape of `predict` for one level, (Q, N, P) for several."""
         levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
         matrix = self._matrix(X, reset=False)
-        values = np.concatenate([part.quantiles(levels) for part in self._mixtures(matrix)], axis=1)
+        values = np.concatenate([part.quantiles(levels) for part in self._mixtures(matrix, given)], axis=1)
         if np.ndim(q) == 0:
             return self._given_back(values[0], X)
         return values[..., 0] if self._single else values
@@ -285,34 +302,38 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         return self._given_back(low, X), self._given_back(high, X)
 
     def sample_y(
-        self, X: Any, n_samples: int = 1, joint: bool = False, random_state: Any = 0
+        self, X: Any, n_samples: int = 1, joint: bool = False, random_state: Any = 0, given: Any = None
     ) -> Float[Array, "N P S"] | Float[Array, "N S"]:
         """Draws of the outputs, noise included, with scikit-learn's axes: rows, outputs (if several), draws.
 
         Args:
             X: inputs.
             n_samples: the number S of draws.
-            joint: whether the rows of a draw come from one function; else rows are independent.
-            random_state: seed of the draws.
+            joint: whether the rows of a draw belong to one function; else each row is drawn by itself.
+            random_state: of the draws.
+            given: outputs that are known in the same rows, as `predict` takes them; not with `joint`.
         """
         matrix = self._matrix(X, reset=False)
         seed = seed_of(random_state)
+        if joint and given is not None:
+            raise ConfigError("given= is for draws of each row by itself; got joint=True. Leave one of them out.")
         if joint:
             draws = self.fitted_.sample_functions(matrix, n_samples, seed)
             draws = draws + self.fitted_.sample_noise(matrix, n_samples, seed)
         else:
-            draws = self.fitted_.predict(matrix, n_samples, seed).sample_components(n_samples, seed)
+            draws = self.fitted_.predict(matrix, n_samples, seed, given).sample_components(n_samples, seed)
         moved: Array = np.moveaxis(draws, 0, -1)
         return moved[:, 0] if self._single else moved
 
-    def log_density(self, X: Any, y: Any) -> Float[Array, "N"]:
-        """log p(y | x) of each row over its observed outputs, in original units."""
+    def log_density(self, X: Any, y: Any, given: Any = None) -> Float[Array, "N"]:
+        """log p(y | x) of each row over its observed outputs, in original units; with `given`, over those not known."""
         matrix = self._matrix(X, reset=False)
         outputs = Outputs.of(y, type(self).__name__)
         self._require_outputs(outputs)
         data = named_dataset(matrix, self._names_in(), outputs).in_order(self.fitted_.input_names, self.output_names_)
         parts = self._parts(len(matrix), self.num_samples)
-        each = [self._mixture(matrix[rows], seed).log_density(data.y[rows]) for seed, rows in parts]
+        known = None if given is None else self.fitted_.known_outputs(given, len(matrix))
+        each = [self._mixture(matrix[rows], seed, known, rows).log_density(data.y[rows]) for seed, rows in parts]
         return np.concatenate(each)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -337,11 +358,15 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         slopes = self._quick.jacobian(self._matrix(X, reset=False))
         return slopes[:, 0] if self._single else slopes
 
-    def _mixtures(self, matrix: Float[Array, "N D"]) -> list[Prediction]:
-        return [self._mixture(matrix[rows], seed) for seed, rows in self._parts(len(matrix), self.num_samples)]
+    def _mixtures(self, matrix: Float[Array, "N D"], given: Any = None) -> list[Prediction]:
+        known = None if given is None else self.fitted_.known_outputs(given, len(matrix))
+        parts = self._parts(len(matrix), self.num_samples)
+        return [self._mixture(matrix[rows], seed, known, rows) for seed, rows in parts]
 
-    def _mixture(self, matrix: Float[Array, "N D"], seed: int) -> Prediction:
-        return self.fitted_.predict(matrix, self.num_samples, seed)
+    def _mixture(
+        self, matrix: Float[Array, "_ D"], seed: int, known: Float[Array, "N P"] | None, rows: slice
+    ) -> Prediction:
+        return self.fitted_.predict(matrix, self.num_samples, seed, None if known is None else known[rows])
 
     def _given_back(self, values: Float[Array, "N P"], X: Any) -> Any:
         config: dict[str, Container] = getattr(self, "_sklearn_output_config", {})

@@ -12,10 +12,17 @@ from jaxtyping import Float
 from mogul._typing import Array
 from mogul.config import InferenceConfig
 from mogul.data import Batch, Dataset, Scaling
-from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
+from mogul.data.checks import (
+    as_matrix,
+    in_order,
+    numbered_names,
+    require_columns,
+    require_finite_inputs,
+    require_no_infinity,
+)
 from mogul.data.sources.containers import Outputs, as_array, frame_kind, named_dataset
 from mogul.data.splits import group_numbers
-from mogul.errors import ConfigError, require_positive
+from mogul.errors import ConfigError, DataError, ShapeError, require_positive
 from mogul.fitted.blueprint import Blueprint
 from mogul.fitted.calibration import Calibration
 from mogul.fitted.history import Choice, History
@@ -56,10 +63,66 @@ class Fitted:
         history = replace(retrained.history, held_out=own.held_out, kept_epochs=own.kept_epochs, retrained=True)
         return replace(retrained, history=history, choice=self.choice)
 
-    def predict(self, x: Any, num_samples: int = 100, seed: int = 0) -> Prediction:
-        """The predictive distribution of the outputs at x, as a mixture over `num_samples` draws."""
+    def predict(self, x: Any, num_samples: int = 100, seed: int = 0, given: Any = None) -> Prediction:
+        """The predictive distribution of the outputs at x, as a mixture over `num_samples` draws.
+
+        Args:
+            x: inputs.
+            num_samples: draws that the prediction is made of.
+            seed: of the draws.
+            given: outputs that are known in the same rows: a matrix (N, P) in the order of outputs, or a frame with the
+                columns of some of them; NaN is not known. The prediction is that of the others given these: mean,
+                variance, quantiles, draws and log density. See `Prediction.given`.
+
+        Example:
+            >>> from mogul import fit
+            >>> rng = np.random.default_rng(0)
+            >>> x, shared = np.linspace(0, 1, 60)[:, None], rng.standard_normal((60, 1))
+            >>> y = np.hstack([x + shared, 1 - x + shared + 0.1 * rng.standard_normal((60, 1))])
+            >>> fitted = fit(x, y)
+            >>> alone, beside = fitted.predict([[0.5]]), fitted.predict([[0.5]], given=[[2.0, np.nan]])
+            >>> bool(beside.std[0, 1] < 0.5 * alone.std[0, 1]), beside.mean[0, 0].item()
+            (True, 2.0)
+        """
         prediction = self._predict(x, num_samples, seed)
-        return prediction if self.calibration is None else prediction.stretched(self.calibration.stretch)
+        prediction = prediction if self.calibration is None else prediction.stretched(self.calibration.stretch)
+        return prediction if given is None else prediction.given(self.known_outputs(given, len(prediction.mean)), seed)
+
+    def known_outputs(self, given: Any, num_rows: int) -> Float[Array, "N P"]:
+        """What `predict` is given, in the order of the outputs; a frame may have some of them."""
+        if self.is_latent:
+            raise ConfigError(
+                "given= needs a model with observed inputs; this one infers its inputs from outputs. "
+                "Use reconstruct(y), or impute of the estimator, which fill in what is NaN."
+            )
+        if frame_kind(given) is None:
+            values = as_array(given)
+            matrix, names = as_matrix(values[:, None] if np.ndim(values) == 1 else values, "given")
+        else:
+            matrix, names = self._by_name(given)
+        require_columns(matrix, self.output_names, "given")
+        require_no_infinity(matrix, names)
+        if len(matrix) != num_rows:
+            raise ShapeError(
+                f"given must have a row for each row of X, {num_rows}; got {len(matrix)}. "
+                "Put NaN where nothing is known."
+            )
+        return np.ascontiguousarray(matrix)
+
+    def _by_name(self, frame: Any) -> tuple[Float[Array, "N P"], list[str]]:
+        values, names = as_matrix(as_array(frame), "given")
+        names = [str(name) for name in frame.columns]
+        if self.output_names == numbered_names("Y", len(self.output_names)) and not set(names) & set(self.output_names):
+            return values, names  # trained without names
+        unknown = [name for name in names if name not in self.output_names]
+        if unknown:
+            raise DataError(
+                f"Columns of given must be outputs, {', '.join(self.output_names)}; got {unknown[0]!r}. "
+                "Leave out the others."
+            )
+        matrix = np.full((len(values), len(self.output_names)), np.nan)
+        matrix[:, [self.output_names.index(name) for name in names]] = values
+        return matrix, self.output_names
 
     def _predict(self, x: Any, num_samples: int, seed: int) -> Prediction:
         generator = torch.Generator().manual_seed(seed)

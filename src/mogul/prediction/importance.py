@@ -164,15 +164,57 @@ class _Linear:
         """Posterior draws from standard Normal z and noise, by Matheron's rule."""
         return z + self.update(self.gap - _times(self.jacobian, z) - _times(self.noise_root, noise))
 
+    def posterior(self, slopes: Float[Tensor, "T N Q E"]) -> tuple[Float[Tensor, "T N Q"], Float[Tensor, "T N Q"]]:
+        """Mean and variance of `slopes` @ z given y."""
+        explained = torch.linalg.solve_triangular(self.root, self.jacobian, upper=False)
+        var = slopes.square().sum(-1) - (slopes @ explained.transpose(-1, -2)).square().sum(-1)
+        return _times(slopes, self.update(self.gap)), var.clamp_min(0)
+
     def log_ratio(self, z: Float[Tensor, "K T N E"]) -> Float[Tensor, "K T N"]:
         """log p(z | y)/p(z) of this linear model: log N(y | m + J z, R) − log N(y | m, C)."""
         return _log_normal(self.gap - _times(self.jacobian, z), self.noise_root) - _log_normal(self.gap, self.root)
 
 
-def log_density(
-    signal: SignalLaw, rows: RowOutputs, num_draws: int, generator: torch.Generator, num_starts: int = 1
-) -> tuple[Float[Tensor, "T N"], Float[Tensor, "T N"]]:
-    """log p(y) per component and row over its observed outputs, and the effective number of draws behind it.
+@dataclass(frozen=True)
+class Draws:
+    """K draws of z given y, with the weights p(y | z) N(z)/r(z) that make them draws of the exact posterior.
+
+    `log_control` is log of p_lin(z | y)/r(z) for the linear model about `center`: its mean over r is 1.
+    """
+
+    z: Float[Tensor, "K T N E"]
+    log_weight: Float[Tensor, "K T N"]
+    log_control: Float[Tensor, "K T N"]
+    center: Float[Tensor, "T N E"]
+    linear: _Linear
+
+    @property
+    def effective(self) -> Float[Tensor, "T N"]:
+        """The effective number of draws."""
+        return torch.exp(2 * torch.logsumexp(self.log_weight, 0) - torch.logsumexp(2 * self.log_weight, 0))
+
+    @property
+    def log_density(self) -> Float[Tensor, "T N"]:
+        """The log of the mean weight, log p(y), corrected by a control whose mean is 1: for many draws the same.
+
+        The control is the share of the linear model's own draws; where that model is exact, weights are proportional
+        to it and the correction leaves no error at all (Owen and Zhou 2000, Safe and Effective Importance Sampling).
+        """
+        level, weight, control, slope = self.controlled()
+        mean, offset = weight.mean(0), control.mean(0) - 1
+        return level + (mean - slope * offset).clamp(0.5 * mean, 2 * mean).log()
+
+    def controlled(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The largest log weight, weights relative to it, the control, and the slope of the first in the second."""
+        level = self.log_weight.amax(0)
+        weight, control = torch.exp(self.log_weight - level), torch.exp(self.log_control)
+        deviation = control - control.mean(0)
+        slope = (deviation * weight).sum(0) / deviation.square().sum(0).clamp_min(torch.finfo(weight.dtype).tiny)
+        return level, weight, control, slope.clamp_min(0)
+
+
+def draw(signal: SignalLaw, rows: RowOutputs, num_draws: int, generator: torch.Generator, num_starts: int = 1) -> Draws:
+    """Weighted draws of z given the observed outputs of each row.
 
     Args:
         signal: of the rows.
@@ -184,7 +226,8 @@ def log_density(
     shape = (signal.num_components, len(rows.y), signal.num_random + rows.num_factors)
     starts = [rows.y.new_zeros(shape)]
     starts += [_best_draw(shape, signal, rows, generator) for _ in range(num_starts - 1)]
-    narrow = [_Linear.around(_likeliest(start, signal, rows), signal, rows) for start in starts]
+    centers = [_likeliest(start, signal, rows) for start in starts]
+    narrow = [_Linear.around(center, signal, rows) for center in centers]
     proposals = [each for linear in narrow for each in (linear, linear.widened(_WIDENING))]
     shares = [(1 - _OF_PRIOR - _OF_WIDE) / num_starts, _OF_WIDE / num_starts] * num_starts
     counts = [max(1, round(share * num_draws)) for share in (*shares, _OF_PRIOR)]
@@ -196,8 +239,15 @@ def log_density(
     ratios = torch.stack([*(proposal.log_ratio(z) for proposal in proposals), z.new_zeros(z.shape[:-1])], -1)
     log_mixture = torch.logsumexp(ratios + (torch.tensor(counts).to(z) / len(z)).log(), -1)
     log_weight = rows.log_density(signal, z) - log_mixture
-    effective = torch.exp(2 * torch.logsumexp(log_weight, 0) - torch.logsumexp(2 * log_weight, 0))
-    return _log_mean(log_weight, ratios[..., 0] - log_mixture), effective
+    return Draws(z, log_weight, ratios[..., 0] - log_mixture, centers[0], narrow[0])
+
+
+def log_density(
+    signal: SignalLaw, rows: RowOutputs, num_draws: int, generator: torch.Generator, num_starts: int = 1
+) -> tuple[Float[Tensor, "T N"], Float[Tensor, "T N"]]:
+    """log p(y) per component and row over its observed outputs, and the effective number of draws behind it."""
+    draws = draw(signal, rows, num_draws, generator, num_starts)
+    return draws.log_density, draws.effective
 
 
 def _best_draw(
@@ -207,21 +257,6 @@ def _best_draw(
     draws = standard_normal((_TRIED, *shape), generator, like=rows.y)
     best = rows.log_density(signal, draws).argmax(0)
     return draws.gather(0, best[None, ..., None].expand(1, *shape))[0]
-
-
-def _log_mean(log_weight: Float[Tensor, "K *N"], log_control: Float[Tensor, "K *N"]) -> Float[Tensor, "*N"]:
-    """Log of the mean weight, corrected by a control variate of mean 1; unbiased in the limit of many draws.
-
-    The control is the share of the linear model's proposal. Where that model is exact, weights are proportional to it,
-    and the correction leaves no error (Owen and Zhou 2000, Safe and Effective Importance Sampling).
-    """
-    level = log_weight.amax(0)
-    weight, control = torch.exp(log_weight - level), torch.exp(log_control)
-    mean, offset = weight.mean(0), control.mean(0) - 1
-    deviation = control - control.mean(0)
-    slope = (deviation * weight).sum(0) / deviation.square().sum(0).clamp_min(torch.finfo(weight.dtype).tiny)
-    corrected = mean - slope.clamp_min(0) * offset
-    return level + corrected.clamp(0.5 * mean, 2 * mean).log()
 
 
 def _likeliest(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -14,10 +14,13 @@ from mogul.core.joint import Independent, Pooled
 from mogul.data import Standardiser
 from mogul.errors import ConfigError, ShapeError, require_positive
 from mogul.models.model import Model
-from mogul.prediction.row_density import HeadDensity, PooledDensity, RowDensity, has_shared_draws
+from mogul.prediction.conditional import Conditioned
+from mogul.prediction.row_density import GivenDensity, HeadDensity, PooledDensity, RowDensity, has_shared_draws
 
 # Numbers per tensor while a part of a prediction is computed: about 160 MB in float64, for a few tensors.
 _NUMBERS_AT_ONCE = 20_000_000
+# The variance of a known output in components, where zero would make their distribution functions 0/0.
+_NO_VAR = 1e-200
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,10 @@ class Prediction:
     site of a deep model, with the weights of `log_weight`. Given a component, outputs are independent unless `joint`
     says otherwise. `mean` and `var` are the mixture's moments, in closed form where the model has one.
 
-    For outputs that share latent functions, the density of a whole row would need far more draws than S. `density`
-    computes it by importance sampling, for predictions of a model at given inputs.
+    Outputs that share latent functions would need far more draws than S for the density of a whole row: `density` has
+    it by importance sampling around what explains y, where a model made the prediction from inputs that were given.
+
+    `given` is the same distribution given some outputs of each row.
     """
 
     mean: Float[Array, "N P"]
@@ -37,8 +42,9 @@ class Prediction:
     component_mean: Float[Array, "S N P"]
     component_var: Float[Array, "S N P"]
     joint: Independent = field(default_factory=Independent, kw_only=True)
-    log_weight: Float[Array, "S"] | None = field(default=None, kw_only=True)  # None: equal weights
-    density: RowDensity | None = field(default=None, kw_only=True)  # None: the mixture's density
+    # Of all points, or of each; None: all components count the same.
+    log_weight: Float[Array, "S"] | Float[Array, "S N"] | None = field(default=None, kw_only=True)
+    density: RowDensity | None = field(default=None, kw_only=True)  # None: that of the mixture
 
     @staticmethod
     def pooled(members: "Sequence[Prediction]") -> "Prediction":
@@ -123,7 +129,7 @@ class Prediction:
             self.component_mean[:, index],
             self.component_var[:, index],
             joint=self.joint.rows(index),
-            log_weight=self.log_weight,
+            log_weight=_rows_of(self.log_weight, index),
             density=self.density and self.density.rows(index),
         )
 
@@ -138,6 +144,71 @@ class Prediction:
             log_weight=self.log_weight,
             density=self.density and self.density.outputs(index),
         )
+
+    def given(self, y: Float[Array, "N P"], seed: int = 0) -> "Prediction":
+        """The prediction given outputs that are known in the same rows: exact within the model up to Monte Carlo error.
+
+        What outputs share, latent functions and factors of correlated noise, is drawn anew for each row by importance
+        sampling around what explains its known outputs (`mogul.prediction.conditional`). Components have equal
+        weights; outputs are independent given one. Heavy-tailed noise of known outputs is integrated out, and that of
+        unknown ones has its scale drawn. A prediction without `density`, such as that of learnt sites, keeps its
+        components: each is conditioned, and weighted by the density of what is known.
+
+        Known outputs have their value, and no variance. In `log_density` they count as missing: it is
+        log p(unknown | known). Rows of which nothing is known stay as they are.
+
+        Args:
+            y: known outputs, in the units of the prediction; NaN is not known.
+            seed: of the draws.
+        """
+        self.require_shape(y)
+        if isinstance(self.joint, Conditioned):  # what was known stays so
+            y = np.where(self.joint.known, self.mean, y)
+        known = ~np.isnan(y)
+        if not known.any():
+            return self
+        some = np.flatnonzero(known.any(1) & ~known.all(1))
+        part = self.rows(some)._conditional(y[some], seed) if len(some) else self.rows(some)
+        mean, var, means, variances = self._with_rows(some, part)
+        log_weight = part.log_weight
+        if log_weight is not None:
+            whole = np.full(means.shape[:2], -math.log(len(means)))
+            if self.log_weight is not None:
+                whole[:] = _aligned(self.log_weight, 2)
+            whole[:, some] = _aligned(log_weight, 2)
+            log_weight = whole
+        mean[known], var[known] = y[known], 0.0
+        means[:, known], variances[:, known] = y[known], _NO_VAR
+        return Prediction(
+            mean,
+            var,
+            means,
+            variances,
+            joint=Conditioned(self.joint, known),
+            log_weight=log_weight,
+            density=self.density and GivenDensity(self.density, y),
+        )
+
+    def _conditional(self, y: Float[Array, "N P"], seed: int) -> "Prediction":
+        """Of rows of which something is known, as if it could be measured once more."""
+        if self.density is not None:
+            found = self.density.given(y, len(self.component_mean), seed)
+            return Prediction(found.mean, found.var, found.component_mean, found.component_var)
+        means, variances = self.joint.given(y, self.component_mean, self.component_var, np.random.default_rng(seed))
+        log_weight = self.component_log_density(y)
+        if self.log_weight is not None:
+            log_weight = log_weight + _aligned(self.log_weight, 2)
+        log_weight = log_weight - logsumexp(log_weight, axis=0)
+        mixture = Prediction(self.mean, self.var, means, variances, log_weight=log_weight)
+        mean = mixture.average(means)
+        return replace(mixture, mean=mean, var=mixture.average(variances + np.square(means - mean)))
+
+    def _with_rows(self, some: Int[IntArray, "B"], part: "Prediction") -> tuple[Array, Array, Array, Array]:
+        """Moments, and means and variances of components, with those of another prediction at some points."""
+        own = self.mean.copy(), self.var.copy(), self.component_mean.copy(), self.component_var.copy()
+        own[0][some], own[1][some] = part.mean, part.var
+        own[2][:, some], own[3][:, some] = part.component_mean, part.component_var
+        return own
 
     def component_log_density(self, y: Float[Array, "N P"]) -> Float[Array, "S N"]:
         """log p(y | draw) per draw and point, over the observed outputs."""
@@ -158,12 +229,17 @@ class Prediction:
         if self.log_weight is None:
             result: Float[Array, N] = logsumexp(each, axis=0) - math.log(len(each))
         else:
-            result = logsumexp(each + self.log_weight[:, None], axis=0)
+            result = logsumexp(each + _aligned(self.log_weight, 2), axis=0)
         return result
 
     def average(self, each: Float[Array, "S *N"]) -> Float[Array, "*N"]:
-        """Weighted mean of `each` over components."""
-        result: Array = each.mean(0) if self.log_weight is None else np.tensordot(np.exp(self.log_weight), each, 1)
+        """The mean over components, by their weights, of something that each has."""
+        if self.log_weight is None:
+            result: Array = each.mean(0)
+        elif self.log_weight.ndim == 1:
+            result = np.tensordot(np.exp(self.log_weight), each, 1)
+        else:
+            result = (_aligned(np.exp(self.log_weight), each.ndim) * each).sum(0)
         return result
 
     def cov_of_means(self) -> Float[Array, "N P P"]:
@@ -172,7 +248,8 @@ class Prediction:
         if self.log_weight is None:
             result: Array = centered @ centered.swapaxes(1, 2) / centered.shape[-1]
         else:
-            result = (centered * np.exp(self.log_weight)) @ centered.swapaxes(1, 2)
+            weight = np.exp(self.log_weight)  # (S,), or (S, N)
+            result = (centered * (weight if weight.ndim == 1 else weight.T[:, None])) @ centered.swapaxes(1, 2)
         return result
 
     def cdf(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
@@ -200,8 +277,12 @@ class Prediction:
         size = num_samples, num_points
         if self.log_weight is None:
             components = rng.integers(num_components, size=size)
-        else:
+        elif self.log_weight.ndim == 1:
             components = rng.choice(num_components, size=size, p=np.exp(self.log_weight))
+        else:
+            level, components = rng.random(size), np.zeros(size, dtype=np.int64)
+            for reached in np.cumsum(np.exp(self.log_weight), axis=0)[:-1]:
+                components += level > reached
         return self._drawn(components, rng)
 
     def sample_components(self, num_samples: int, seed: int | np.random.Generator | None = 0) -> Float[Array, "K N P"]:
@@ -299,7 +380,7 @@ def _pooled_weights(each: "Sequence[Float[Array, 'S'] | None]") -> "Float[Array,
     given = [log_weight for log_weight in each if log_weight is not None]
     if not given:
         return None
-    result: Array = np.stack(given, axis=1).reshape(-1) - math.log(len(given))
+    result: Array = np.stack(given, axis=1).reshape(-1, *given[0].shape[1:]) - math.log(len(given))
     return result
 
 
@@ -307,6 +388,16 @@ def _pooled_density(each: Sequence[RowDensity | None]) -> PooledDensity | None:
     """Pooled density of the members; None if any of them has none."""
     given = [density for density in each if density is not None]
     return PooledDensity(tuple(given)) if len(given) == len(each) else None
+
+
+def _aligned(weight: Array, num_axes: int) -> Array:
+    """With axes of size one at its end, up to so many."""
+    return weight.reshape(*weight.shape, *(1,) * (num_axes - weight.ndim))
+
+
+def _rows_of(log_weight: "Array | None", index: slice | Int[IntArray, "B"]) -> "Array | None":
+    """Weights of components at some of the points, where each has its own."""
+    return log_weight if log_weight is None or log_weight.ndim == 1 else log_weight[:, index]
 
 
 def _numpy(values: torch.Tensor) -> Array:

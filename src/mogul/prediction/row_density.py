@@ -12,12 +12,13 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import logsumexp
 from torch import Tensor, nn
 
-from mogul._typing import Array
+from mogul._typing import Array, IntArray
 from mogul.core.joint import Index
 from mogul.core.moments import Marginals
 from mogul.heads import Features, NoiseLaw
 from mogul.heads.mixing import Matrices
 from mogul.models.model import Model
+from mogul.prediction.conditional import Conditional, condition
 from mogul.prediction.importance import RowOutputs, log_density
 
 
@@ -36,7 +37,10 @@ _LINEAR, _CURVED, _HARD = _Effort(32, 1, 4), _Effort(64, 2, 4), _Effort(512, 4, 
 # For means over many rows, computed after each epoch.
 _QUICK_LINEAR, _QUICK_CURVED, _QUICK_HARD = _Effort(16, 1, 2), _Effort(24, 1, 2), _Effort(128, 2, 2)
 _MOST_COMPONENTS = 32
-# Numbers per tensor while a part is computed: about 30 MB in float64, for a few tensors.
+# For conditional predictions, which are made of the draws themselves: at least so many, and so many more than
+# components. Rows where draws are as good as fewer than these are looked at once more, with so many times the draws.
+_GIVEN_DRAWS, _GIVEN_RATIO, _GIVEN_FEWEST, _GIVEN_EFFECTIVE, _GIVEN_MORE = 256, 2, 8, 64, 4
+# How many numbers a part may hold at work: some 30 MB in float64, a few times over.
 _NUMBERS_AT_ONCE = 4_000_000
 
 
@@ -46,6 +50,10 @@ class RowDensity(Protocol):
 
     def log_density(self, y: Float[Array, "N P"], seed: int = 0) -> Float[Array, "N"]:
         """log p(y) per row over its observed outputs; NaN is missing."""
+        ...
+
+    def given(self, y: Float[Array, "N P"], num_components: int, seed: int = 0) -> Conditional:
+        """All outputs given these ones, as a mixture of so many components; NaN is not known."""
         ...
 
     def affine(self, scale: Float[Array, "P"], shift: Float[Array, "*N P"]) -> "RowDensity":
@@ -73,6 +81,11 @@ class PooledDensity:
         result: Array = logsumexp(each, axis=0) - math.log(len(each))
         return result
 
+    def given(self, y: Float[Array, "N P"], num_components: int, seed: int = 0) -> Conditional:
+        """Members are weighted by the density that each gives to what is known."""
+        each = [member.given(y, num_components, seed + place) for place, member in enumerate(self.members)]
+        return Conditional.pooled(each, num_components, seed)
+
     def affine(self, scale: Float[Array, "P"], shift: Float[Array, "*N P"]) -> "PooledDensity":
         """Density of shift + scale ∘ y."""
         return PooledDensity(tuple(member.affine(scale, shift) for member in self.members))
@@ -84,6 +97,74 @@ class PooledDensity:
     def outputs(self, index: Index) -> "PooledDensity":
         """For some of the outputs."""
         return PooledDensity(tuple(member.outputs(index) for member in self.members))
+
+
+@dataclass(frozen=True)
+class GivenDensity:
+    """That of the unknown outputs given the known ones: log p(all) − log p(known). Known outputs count as missing."""
+
+    density: RowDensity
+    known: Float[Array, "N P"]  # NaN is not known
+
+    def log_density(self, y: Float[Array, "N P"], seed: int = 0) -> Float[Array, "N"]:
+        """log p(y | known) per row over its observed outputs that are not known."""
+        result: Array = self.density.log_density(self._with(y), seed) - self.density.log_density(self.known, seed)
+        return result
+
+    def given(self, y: Float[Array, "N P"], num_components: int, seed: int = 0) -> Conditional:
+        """Given these outputs too."""
+        return self.density.given(self._with(y), num_components, seed)
+
+    def affine(self, scale: Float[Array, "P"], shift: Float[Array, "*N P"]) -> "GivenDensity":
+        """Of shift + scale ∘ y."""
+        return GivenDensity(self.density.affine(scale, shift), shift + scale * self.known)
+
+    def rows(self, index: Index) -> "GivenDensity":
+        """For some of the points."""
+        return GivenDensity(self.density.rows(index), self.known[index])
+
+    def outputs(self, index: Index) -> "GivenOutputs":
+        """For some of the outputs: all of the known ones still count."""
+        return GivenOutputs(self, np.arange(self.known.shape[1])[index])
+
+    def _with(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
+        return np.where(np.isnan(self.known), y, self.known)
+
+
+@dataclass(frozen=True)
+class GivenOutputs:
+    """That of some of the outputs, by their places, where others are known."""
+
+    density: GivenDensity
+    places: Int[IntArray, "Q"]
+
+    def log_density(self, y: Float[Array, "N Q"], seed: int = 0) -> Float[Array, "N"]:
+        """With the others missing."""
+        return self.density.log_density(self._spread(y), seed)
+
+    def given(self, y: Float[Array, "N Q"], num_components: int, seed: int = 0) -> Conditional:
+        """Given these outputs too."""
+        whole = self.density.given(self._spread(y), num_components, seed)
+        return whole.outputs(self.places)
+
+    def affine(self, scale: Float[Array, "Q"], shift: Float[Array, "*N Q"]) -> "GivenOutputs":
+        """Of shift + scale ∘ y; the others stay as they are."""
+        every, added = np.ones(self.density.known.shape[1]), np.zeros(self.density.known.shape)
+        every[self.places], added[:, self.places] = scale, shift
+        return GivenOutputs(self.density.affine(every, added), self.places)
+
+    def rows(self, index: Index) -> "GivenOutputs":
+        """For some of the points."""
+        return GivenOutputs(self.density.rows(index), self.places)
+
+    def outputs(self, index: Index) -> "GivenOutputs":
+        """For some of the outputs."""
+        return GivenOutputs(self.density, self.places[index])
+
+    def _spread(self, y: Float[Array, "N Q"]) -> Float[Array, "N P"]:
+        whole = np.full(self.density.known.shape, np.nan)
+        whole[:, self.places] = y
+        return whole
 
 
 @dataclass(frozen=True)
@@ -161,9 +242,7 @@ class HeadDensity:
     def log_density(self, y: Float[Array, "N P"], seed: int = 0, *, quick: bool = False) -> Float[Array, "N"]:
         """log p(y) per row over its observed outputs; NaN is missing. `quick` is enough for a mean over rows."""
         efforts = self._efforts(quick)
-        values = torch.as_tensor(np.ascontiguousarray(y))
-        observed = ~values.isnan()
-        target = torch.where(observed, (values - self.shift) / self.scale, 0.0)
+        target, observed = self._targets(y)
         generator = torch.Generator().manual_seed(seed)
         step = max(1, _NUMBERS_AT_ONCE // self._numbers_per_row())
         parts = [
@@ -175,6 +254,48 @@ class HeadDensity:
         log_scale = observed.double() @ self.scale.log()
         result: Array = (torch.cat(parts) - log_scale).numpy() if parts else np.zeros(0)
         return result
+
+    @torch.no_grad()
+    def given(self, y: Float[Array, "N P"], num_components: int, seed: int = 0) -> Conditional:
+        """All outputs given these ones, as a mixture of so many components; NaN is not known."""
+        target, observed = self._targets(y)
+        generator = torch.Generator().manual_seed(seed)
+        num_draws = max(_GIVEN_DRAWS, _GIVEN_RATIO * num_components)
+        step = max(1, _NUMBERS_AT_ONCE // self._numbers_per_draw(num_draws))
+        parts = []
+        for first in range(0, len(y), step):
+            some = slice(first, first + step)
+            own = self.rows(some)
+            part = own._given(target[some], observed[some], num_draws, num_components, generator)
+            parts.append(part.affine(self.scale.numpy(), own.shift.numpy()))
+        whole = Conditional.joined(parts)
+        return replace(whole, log_density=whole.log_density - (observed.double() @ self.scale.log()).numpy())
+
+    def _given(
+        self,
+        y: Float[Tensor, "N P"],
+        observed: Bool[Tensor, "N P"],
+        num_draws: int,
+        num_components: int,
+        generator: torch.Generator,
+    ) -> Conditional:
+        law, loadings = self.law.factored()
+        rows = RowOutputs(y, observed, law, None, self.loadings if loadings is None else loadings)
+        signal = _HeadSignal(self.q, self.features, self.matrices, self.extra_var)
+        each = max(_GIVEN_FEWEST, num_draws // len(self.q.mean))
+        effort = self._efforts(quick=False)[0]
+        result, effective = condition(signal, rows, each, effort.num_starts, num_components, generator)
+        hard = torch.nonzero(effective < _GIVEN_EFFECTIVE)[:, 0]
+        if not len(hard):
+            return result
+        again = signal.rows(hard), rows.rows(hard), _GIVEN_MORE * each, _HARD.num_starts
+        return result.replaced(hard, condition(*again, num_components, generator)[0])
+
+    def _targets(self, y: Float[Array, "N P"]) -> tuple[Float[Tensor, "N P"], Bool[Tensor, "N P"]]:
+        """Outputs in the units of the head, zero where they are missing; and where they are not."""
+        values = torch.as_tensor(np.ascontiguousarray(y))
+        observed = ~values.isnan()
+        return torch.where(observed, (values - self.shift) / self.scale, 0.0), observed
 
     def _log_density(
         self,
@@ -249,10 +370,14 @@ class HeadDensity:
         return HeadDensity(q, self.features, matrices, law, extra_var, shift, self.scale, self.loadings)
 
     def _numbers_per_row(self) -> int:
+        effort, _ = self._efforts(quick=False)
+        return self._numbers_per_draw(effort.num_draws, effort.fewest)
+
+    def _numbers_per_draw(self, draws: int, fewest: int = _GIVEN_FEWEST) -> int:
+        """At work for each row, with so many draws."""
         num_outputs, num_random = len(self.scale), self.q.mean.shape[-1] + self.features.num_random
         num_random += 0 if self.loadings is None else self.loadings.shape[1]
-        effort, _ = self._efforts(quick=False)
-        num_draws = max(effort.fewest, effort.num_draws // len(self.q.mean))
+        num_draws = max(fewest, draws // len(self.q.mean))
         each = num_draws * (num_random + 4 * num_outputs) + num_outputs * (num_random + 3 * num_outputs)
         return len(self.q.mean) * each
 

@@ -88,6 +88,13 @@ class NoiseLaw(ABC):
     def joint(self, signal_var: Float[Tensor, "S N P"], scale: Float[Tensor, "P"]) -> Independent:
         """Joint distribution of the outputs given components with such signals, in units of y = scale × the head's."""
 
+    def factored(self) -> "tuple[NoiseLaw, Float[Tensor, 'P R'] | None]":
+        """The same noise by a law for each output and loadings U as `NoiseCorrelation` has them; None: independent.
+
+        A law that correlates outputs must say so here for predictions given some of the outputs.
+        """
+        return self, None
+
     def double(self: Law) -> Law:
         """In float64, without gradients."""
         return self._changed(lambda _, value: value.detach().double())
@@ -238,6 +245,17 @@ class NormalLaw(NoiseLaw):
     def log_scale(self) -> LogScale | None:
         """The law of the log variance; None if it is not random."""
         return None
+
+    def mean_std(self) -> Float[Tensor, "*T P"]:
+        """E √n for the variance n: the closed form without the floor, whose variance f² is then added to its square."""
+        noise = self.log_scale()
+        if noise is None:
+            return self.var.sqrt()
+        log_mean = 0.5 * noise.center + 0.125 * noise.spread
+        if noise.shape is not None:  # E λ^−½ for λ ~ Gamma(shape, shape)
+            ratio = torch.lgamma(noise.shape - 0.5) - torch.lgamma(noise.shape)
+            log_mean = log_mean + ratio + 0.5 * noise.shape.log()
+        return (torch.exp(2 * log_mean) + self.floor_var).sqrt()
 
     def _log_density_of_each(self, y: Tensor, signal: Marginals) -> Float[Tensor, "*S N P"]:
         square, noise = (y - signal.mean).square(), self.log_scale()

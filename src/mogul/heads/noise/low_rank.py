@@ -12,7 +12,7 @@ from mogul.core.joint import Correlated
 from mogul.core.moments import Marginals, normal_log_density
 from mogul.errors import require_positive
 from mogul.heads.noise.base import NOISE_FLOOR, Noise, NoiseParts
-from mogul.heads.noise.laws import NoiseLaw, own_square
+from mogul.heads.noise.laws import NoiseLaw, NormalLaw, own_square
 from mogul.registry import Option, positive, register_noise
 
 
@@ -69,6 +69,12 @@ class LowRankLaw(NoiseLaw):
     def draw_var(self, shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "P"]:
         """There is nothing to draw."""
         return self.var
+
+    def factored(self) -> tuple[NormalLaw, Float[Tensor, "P R"]]:
+        """Variances n = diag(D + U Uᵀ), and the loadings U/√n."""
+        var = self.var
+        law = NormalLaw(-var.log(), torch.zeros_like(var), torch.zeros_like(var))
+        return law, self.loadings / var.sqrt().unsqueeze(-1)
 
     def joint(self, signal_var: Float[Tensor, "S N P"], scale: Float[Tensor, "P"]) -> Correlated:
         """Normal with the covariance of its loadings."""
