@@ -174,6 +174,27 @@ class TestFit:
             fitted.save(tmp_path / "model.mogul")
         assert not (tmp_path / "model.mogul").exists()
 
+    def test_members_of_a_mixture_have_it_and_groups_are_left_out_whole(self, monkeypatch, tmp_path):
+        seen, honest = [], CrossFitted.of
+        monkeypatch.setattr(CrossFitted, "of", staticmethod(lambda *given: seen.append(given[3]) or honest(*given)))
+        x, y = rows(60)
+        groups = np.repeat(np.arange(12), 5)
+        config = TrainingConfig(epochs=2, num_starts=1, start="random")
+        fitted = fit(x, y, model="mogp+sbgprn", mean=QUICK, config=config, num_inducing=5, groups=groups)
+        assert [len(np.unique(units)) for units in seen] == [10, 12, 10, 12]  # each retrained on all groups
+        fitted.save(tmp_path / "model.mogul")
+        loaded = mogul.load(tmp_path / "model.mogul")
+        np.testing.assert_array_equal(*(each.predict(x, 5).mean for each in (fitted, loaded)))
+
+    def test_a_row_that_counts_twice_is_left_out_twice(self, monkeypatch):
+        seen, honest = [], CrossFitted.of
+        monkeypatch.setattr(CrossFitted, "of", staticmethod(lambda *given: seen.append(given[3]) or honest(*given)))
+        x, y = rows(40)
+        regressor = mogul.MultiOutputGPRegressor(mean=QUICK, noise="constant")
+        regressor.fit(x, y, sample_weight=np.full(40, 2))
+        assert len(seen[0]) == 80
+        assert len(np.unique(seen[0])) == 40
+
     def test_the_estimator_gives_the_same_model(self):
         x, y = rows(60)
         regressor = mogul.MultiOutputGPRegressor(mean=QUICK, noise="constant").fit(x, y)
