@@ -20,6 +20,7 @@ from mogul.cli import fit as fit_command
 from mogul.comparison import crossval as comparison
 from mogul.errors import MogulWarning
 from mogul.fitted.files import save
+from mogul.means.regressor import RegressorMean
 from mogul.training import FitRequest
 
 
@@ -308,3 +309,10 @@ def test_the_help_of_a_command_has_an_example(run, name):
 def test_models_are_listed_for_machines_too(run):
     assert "Neural SBGPRN" in run("models").out
     assert [each["name"] for each in json.loads(run("models", "--json").out)] == mogul.models.names()
+
+
+def test_a_forest_as_the_mean_is_in_the_file(run):
+    outcome = run("fit", "arm.csv", "--targets", "force,torque", "--mean", "trees", *QUICK)
+    assert outcome.code == 0
+    assert isinstance(mogul.load("model.mogul").model.mean, RegressorMean)
+    assert_refused(run("fit", "arm.csv", "--targets", "force", "--mean", "tree", "--force"), "Did you mean 'trees'")

@@ -92,6 +92,13 @@ def fit(
             "student-t on validation rows."
         ),
     ] = None,
+    mean: Annotated[
+        str | None,
+        typer.Option(
+            help="Mean of the outputs, whose residual the GPs model: linear (the default), trees or boosting, both "
+            "cross-fitted; paper, zero or constant for none."
+        ),
+    ] = None,
     objective: Objective = "elbo",
     groups: Annotated[
         str | None,
@@ -145,6 +152,7 @@ def fit(
     from mogul.cli.fit import fit_file, fit_lines
     from mogul.objective import require_objective
     from mogul.training import FitRequest
+    from mogul.training.starts import require_mean
 
     def say(line: str) -> None:
         print(line, file=sys.stderr)
@@ -154,6 +162,7 @@ def fit(
         model=model,
         preset=preset,
         seed=seed,
+        mean=require_mean(mean),
         options={} if noise is None else {"noise": noise},
         settings={name: value for name, value in settings.items() if value is not None},
         calibrate=calibrate,

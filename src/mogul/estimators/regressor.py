@@ -70,7 +70,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             at some cost in density, with gp and net noise; "predictive" for the density of predictions, with learnt
             sites in deep models.
         precision: "float32" or "float64".
-        mean: "linear" (the default), "paper", "zero" or "constant", as `mogul.fit` takes it.
+        mean: "linear" (the default), "trees", "boosting", any scikit-learn regressor, "paper", "zero" or "constant", as
+            `mogul.fit` takes it.
         num_latents: the number L of GPs; P for up to 24 outputs (up to 4 with more than 2,500 rows), else
             max(4, ⌈P/2⌉); ⌈P/2⌉ in the paper's preset.
         num_hidden: the number H of hidden units.

@@ -12,8 +12,9 @@ from mogul import models, registry
 from mogul.config import Precision, TrainingConfig
 from mogul.errors import FileError
 from mogul.heads import NoiseCorrelation
-from mogul.means.linear import LinearOutputMean
+from mogul.means.linear import LinearOutputMean, OutputMean
 from mogul.means.plane import PlaneUncertainty
+from mogul.means.regressor import RegressorMean
 from mogul.models.inputs import Latent
 from mogul.models.model import Model
 from mogul.models.parts import stored_layers
@@ -91,7 +92,7 @@ def rebuilt(blueprint: Blueprint, state: dict[str, Tensor], layouts: Layouts) ->
     _require_covered(sizes, num_rows, blueprint, state)
     rows = torch.arange(num_rows, dtype=_DTYPES[blueprint.precision]) / num_rows
     stand_in = rows.unsqueeze(-1).repeat(1, blueprint.num_inputs)
-    options = {**blueprint.options, **sizes, "output_mean": _output_mean(state)}
+    options = {**blueprint.options, **sizes, "output_mean": _output_mean(state, blueprint.num_inputs)}
     model = models.build(blueprint.model, stand_in, blueprint.num_outputs, torch.Generator().manual_seed(0), **options)
     if name.latent:
         model.inputs = Latent(state["inputs.mean"])
@@ -148,7 +149,9 @@ def _correlation(loadings: Tensor, num_outputs: int) -> NoiseCorrelation:
     return NoiseCorrelation(loadings)
 
 
-def _output_mean(state: dict[str, Tensor]) -> LinearOutputMean | None:
+def _output_mean(state: dict[str, Tensor], num_inputs: int) -> OutputMean | None:
+    if any(name.startswith("mean.parts.") for name in state):
+        return RegressorMean.stored(state, num_inputs)
     if "mean.weights" not in state:
         return None
     return LinearOutputMean(

@@ -52,6 +52,12 @@ def save(fitted: Fitted, path: str | PathLike[str], extra: Mapping[str, Any] | N
         >>> bool((again.predict([[0.5]]).mean == fitted.predict([[0.5]]).mean).all())
         True
     """
+    for member in fitted.single_models:
+        if (regressor := member.model.mean.unstorable) is not None:
+            raise FileError(
+                f"A regressor as the mean must be a forest or HistGradientBoosting to be saved; got {regressor}. "
+                "A file holds no code: fit with mean='trees' or 'boosting', or keep this model in memory."
+            )
     state = fitted.model.state_dict()
     header = {**_header(fitted, layouts_of(state)), "extra": encode(dict(extra or {}), "extra")}
     tensors = {_MODEL + name: tensor for name, tensor in state.items()}

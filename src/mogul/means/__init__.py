@@ -1,1 +1,1 @@
-"""What a model adds its head to: nothing, or a plane with random coefficients."""
+"""What a model adds its head to: nothing, a plane with random coefficients, or a regressor such as a forest."""

@@ -24,6 +24,11 @@ class OutputMean(nn.Module, ABC):
 
     scale: Tensor
 
+    @property
+    def unstorable(self) -> str | None:
+        """The part that a model file cannot hold, if there is one."""
+        return None
+
     @abstractmethod
     def forward(self, x: Float[Tensor, "*S N D"]) -> Float[Tensor, "*S N P"]:
         """mean(x), for standardised x."""
@@ -58,13 +63,13 @@ class OutputMean(nn.Module, ABC):
 
 
 class ZeroMean(OutputMean):
-    """None: the head models the outputs themselves, as the paper's models do."""
+    """None: the head models the outputs themselves, as the paper's models do, or residuals in units of `scale`."""
 
     zero: Tensor
 
-    def __init__(self, num_outputs: int) -> None:
+    def __init__(self, num_outputs: int, scale: Float[Tensor, "P"] | None = None) -> None:
         super().__init__()
-        self.register_buffer("scale", torch.ones(num_outputs))
+        self.register_buffer("scale", torch.ones(num_outputs) if scale is None else scale)
         self.register_buffer("zero", torch.zeros(num_outputs), persistent=False)
 
     def forward(self, x: Float[Tensor, "*S N _"]) -> Float[Tensor, "N P"]:

@@ -98,7 +98,7 @@ class Conditional:
 class Conditioned(Independent):
     """Components given some outputs of their row: independent, and known outputs are what they are.
 
-    RowOutputs of which nothing is known are as they were.
+    Rows of which nothing is known are as they were.
 
     Args:
         plain: how outputs belong together where nothing is known.
@@ -179,7 +179,7 @@ class Conditioned(Independent):
 
     @property
     def _free(self) -> Int[IntArray, "B"]:
-        """RowOutputs of which nothing is known."""
+        """Rows of which nothing is known."""
         return np.flatnonzero(~self.known.any(1))
 
 
@@ -244,7 +244,7 @@ class _Outputs:
 
 
 def _moments(
-    draws: Draws, outputs: _Outputs, signal: SignalLaw, rows: Rows
+    draws: Draws, outputs: _Outputs, signal: SignalLaw, rows: RowOutputs
 ) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N P"]]:
     """Mean and variance over all draws, by their weights, with those of the linear model about the likeliest z."""
     slopes, level = _linear_outputs(draws.center, signal, rows)
@@ -266,7 +266,7 @@ def _moments(
 
 
 def _linear_outputs(
-    center: Float[Tensor, "T N E"], signal: SignalLaw, rows: Rows
+    center: Float[Tensor, "T N E"], signal: SignalLaw, rows: RowOutputs
 ) -> tuple[Float[Tensor, "T N P E"], Float[Tensor, "T N P"]]:
     """Slopes and intercept of E y in z about this z, of all outputs."""
     own, _ = rows.parts(center)

@@ -6,13 +6,15 @@ from typing import Any, Literal, get_args
 
 from mogul.config import Precision, Stopping, TrainingConfig
 from mogul.errors import unknown_name
+from mogul.means.regressor import Regressor
 from mogul.models.families import AUTO, FROM_RESIDUALS, Name, is_latent, members, mixture, suits
 from mogul.models.parts import unused_options
 from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.objective.updates import NoiseUpdate
 
 PresetName = Literal["default", "paper"]
-MeanChoice = Literal["linear", "paper", "zero", "constant"]
+MeanName = Literal["linear", "trees", "boosting", "paper", "zero", "constant"]
+MeanChoice = MeanName | Regressor
 
 # What model="auto" tries: a mixing matrix that is constant, made of GPs, made by a net, and one with hidden units
 # (docs/defaults.md compares them).

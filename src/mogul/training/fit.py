@@ -21,6 +21,7 @@ from mogul.errors import ConfigError, require_positive, warn
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.history import EpochRecord
 from mogul.fitted.mixture import FittedMixture
+from mogul.means.regressor import RegressorMean
 from mogul.models.families import AUTO, is_latent, members
 from mogul.models.model import Model
 from mogul.models.parts import Parts
@@ -99,12 +100,14 @@ def fit(
             noise, its sizes and means.
         seed: of everything random; a config has its own seed for training.
         mean: "linear", the default, adds a linear mean with random coefficients to each output and models its
-            residual; the uncertainty of the coefficients is part of every variance. "paper" has none of that, and the
-            latent GPs have the paper's means (the default of the paper's preset and of latent inputs); "zero" and
-            "constant" choose the latent GPs' means.
+            residual; the uncertainty of the coefficients is part of every variance. "trees" (ExtraTrees), "boosting"
+            (HistGradientBoosting) or your own scikit-learn regressor is a mean that is cross-fitted: the GPs are
+            trained on residuals of rows that it was not fitted to, and predictions add its fit to all rows. "paper"
+            has no mean under the outputs, and the latent GPs have the paper's means (the default of the paper's preset
+            and of latent inputs); "zero" and "constant" choose the latent GPs' means.
         num_inputs: the number of latent inputs of an `-lvm` model; 4 by default.
         on_epoch: called after each epoch with its record and the model, which it must not change; epochs that are
-            rolled back come again.
+            rolled back come again. With a regressor as the mean, the model is that of its residuals.
         checkpoint: a folder for a checkpoint. If training is killed, the same call resumes from it: on the same
             machine, to the same model, bit for bit. It is kept at the end, and the same call then trains nothing.
         checkpoint_seconds: the least time between two checkpoints, which are written at ends of epochs.
@@ -236,8 +239,9 @@ class FitRequest:
 
         def task_of(name: str) -> Task:
             config = candidates.validated(self.config_for(name, rows), known.num_rows, given=given)
-            mean = self.mean or default_mean(name, paper)
-            return Task.of(known, name, config, mean, self.num_inputs, options, places, self.saving)
+            mean = default_mean(name, paper) if self.mean is None else self.mean
+            units = rows.units(known.num_rows)
+            return Task.of(known, name, config, mean, self.num_inputs, options, places, self.saving, units)
 
         retrain = self._grouped or (candidates.choosing and drawn) if self.retrain is None else self.retrain
         fitted = train_candidates(candidates, task_of, retrain=retrain)
@@ -377,6 +381,11 @@ def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: i
     if blueprint is None or config is None or fitted.is_latent:
         raise ConfigError(
             "More training needs a model with observed inputs that fit made; this one is not. Fit it anew."
+        )
+    if isinstance(fitted.model.mean, RegressorMean):
+        raise ConfigError(
+            "More training needs residuals of rows that the mean was not fitted to; this model's mean is a regressor, "
+            "which may know these rows. Fit it anew with all rows, or with mean='linear'."
         )
     # Rates that were replayed, one for each epoch, are of that training alone.
     config = replace(

@@ -46,6 +46,11 @@ class Rows:
         """The rows at these places."""
         return Rows(self.data.rows(index), self.places[index], None if self.groups is None else self.groups[index])
 
+    def units(self, num_rows: int) -> Int[IntArray, "M"]:
+        """Numbers of these rows and of further ones, `num_rows` in all: groups or copies share a number."""
+        own = self.places if self.groups is None else self.groups
+        return np.concatenate([own, own.max(initial=0) + 1 + np.arange(num_rows - len(own))])
+
     def once_each(self) -> Dataset:
         """The rows without repetitions: copies of one row are no neighbours in time."""
         _, first = np.unique(self.places, return_index=True)

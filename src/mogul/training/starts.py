@@ -1,11 +1,12 @@
 """Where training starts: from exact GPs or at random; one model, one set of rows, from its starts to what is fitted."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
@@ -23,13 +24,15 @@ from mogul.fitted.fitted import Fitted, FittedLatent
 from mogul.fitted.history import EpochRecord, History
 from mogul.fitted.mixture import FittedMixture
 from mogul.heads.noise import noise_varies
+from mogul.means.linear import ZeroMean
+from mogul.means.regressor import REGRESSORS, CrossFitted, RegressorMean, require_regressor
 from mogul.models.families import AUTO, FROM_RESIDUALS
 from mogul.models.inputs import principal_scores
 from mogul.models.model import Model
 from mogul.objective import Analytic
 from mogul.training.checkpoint import Checkpoint, identity_of
 from mogul.training.correlation import correlate
-from mogul.training.defaults import MOST_INDUCING, MeanChoice
+from mogul.training.defaults import MOST_INDUCING, MeanChoice, MeanName
 from mogul.training.exact import CLIMBED_ROWS
 from mogul.training.exact_start import ExactStart
 from mogul.training.loop import Run
@@ -70,6 +73,8 @@ class Task:
         scaling: of those rows.
         validation: the validation rows, scaled.
         saving: what happens after an epoch.
+        kept: places of the rows to train on.
+        units: numbers of all rows: those with the same number are left out together when a mean is cross-fitted.
     """
 
     data: Dataset
@@ -83,6 +88,8 @@ class Task:
     scaling: Scaling
     validation: Batch | None
     saving: Saving
+    kept: Int[IntArray, "K"]
+    units: Int[IntArray, "N"]
 
     @staticmethod
     def of(
@@ -94,6 +101,7 @@ class Task:
         options: Options,
         held_out: Int[IntArray, "W"] | None,
         saving: Saving,
+        units: Int[IntArray, "N"] | None = None,
     ) -> "Task":
         """Split and scale the rows. Validation rows are excluded from everything else, scaling included."""
         _require_possible(data, model, config, mean, given=held_out is not None)
@@ -117,12 +125,16 @@ class Task:
             scaling,
             scaling.batch(data.rows(places), config.dtype) if len(places) else None,
             saving,
+            kept,
+            np.arange(data.num_rows) if units is None else units,
         )
 
     def on_all_rows(self, rates: tuple[float, ...]) -> "Task":
         """The same without validation rows, with a learning rate for each epoch; 0 leaves a start as it is."""
         config = self.config.replaying(rates) if all(rates) else replace(self.config, stopping=None)
-        return Task.of(self.data, self.model, config, self.mean, self.num_inputs, self.options, None, self.saving)
+        return Task.of(
+            self.data, self.model, config, self.mean, self.num_inputs, self.options, None, self.saving, self.units
+        )
 
     @property
     def latent(self) -> bool:
@@ -158,15 +170,19 @@ class Task:
         began = time.perf_counter()
         options = self._useful(noise)
         saved = self._checkpoint(options, place)
-        batch = self.scaling.batch(self.known, self.config.dtype)
-        exact = self._exact_gps(batch, options)
-        options |= self._found(batch, options, exact)
+        batch, validation, regressor = self._batches()
+        exact = self._exact_gps(batch if regressor is None else _in_units(batch, regressor), options)
+        options |= self._found(batch, options, exact, regressor)
         noises, correlated = self._noises(options, exact)
         tried = []
         for kind in noises:
             built = options | {"noise": kind}
-            restarts = Restarts(self._runs(batch, built, exact, correlated=correlated, began=began))
+            runs = self._runs(batch, validation, built, exact, correlated=correlated, began=began)
+            restarts = Restarts(runs)
             kept = restarts.train(self.model, self.saving.on_epoch, saved if len(noises) == 1 else None)
+            if regressor is not None:
+                for run in kept:
+                    run.model.mean = regressor  # training had its residuals
             tried.append(self._kept(kept, restarts, batch, built))
         return max(tried, key=lambda fitted: fitted.history.elbo[-1])
 
@@ -187,9 +203,25 @@ class Task:
     def _checkpoint(self, options: Options, place: tuple[str, ...]) -> Checkpoint | None:
         if self.saving.folder is None:
             return None
-        settings = {"model": self.model, "config": self.config, "mean": self.mean, "num_inputs": self.num_inputs}
+        mean = self.mean if isinstance(self.mean, str) else repr(self.mean)
+        settings = {"model": self.model, "config": self.config, "mean": mean, "num_inputs": self.num_inputs}
         identity = identity_of(self.data, **settings, options=dict(options), held_out=self.given_places)
         return Checkpoint(self.saving.folder.joinpath(*place), identity, self.saving.seconds)
+
+    def _batches(self) -> tuple[Batch, Batch | None, RegressorMean | None]:
+        """The rows to train on and to validate on: outputs, or what a regressor as the mean leaves of them."""
+        batch, validation = self.scaling.batch(self.known, self.config.dtype), self.validation
+        if not _is_regressor(self.mean):
+            return batch, validation, None
+        y = torch.where(batch.observed, batch.y, math.nan)
+        crossed = CrossFitted.of(
+            self.mean, batch.x.double().numpy(), y.double().numpy(), self.units[self.kept], self.config.seed
+        )
+        mean = crossed.mean.to(self.config.dtype)
+        batch = replace(batch, y=batch.y - torch.as_tensor(crossed.predictions).to(batch.y))
+        if validation is not None:
+            validation = replace(validation, y=validation.y - mean.forward(validation.x))
+        return batch, validation, mean
 
     def _starts_exact(self, options: Options) -> bool:
         """Whether training starts from exact GPs, which a user's own kernel does not have."""
@@ -206,11 +238,15 @@ class Task:
         some = torch.randperm(len(batch), generator=torch.Generator().manual_seed(self.config.seed))[:CLIMBED_ROWS]
         return ExactStart.of(batch.rows(some), self.config.seed, plane=self.mean == "linear", rough=True)
 
-    def _found(self, batch: Batch, options: Options, exact: ExactStart | None) -> dict[str, Any]:
+    def _found(
+        self, batch: Batch, options: Options, exact: ExactStart | None, regressor: RegressorMean | None
+    ) -> dict[str, Any]:
         """The options of `build` that are found in the data: means and inducing points."""
         found: dict[str, Any] = {}
         if self.mean in ("zero", "constant"):
             found["latent_mean"] = self.mean
+        if regressor is not None:
+            found["output_mean"] = ZeroMean(self.data.num_outputs, regressor.scale)
         if self.mean == "linear":
             assert exact is not None
             found["output_mean"] = exact.mean if self._starts_exact(options) else exact.plane_of(batch)
@@ -239,7 +275,14 @@ class Task:
         return models.build(self.model, some.x, self.data.num_outputs, torch.Generator().manual_seed(0), **given)
 
     def _runs(
-        self, batch: Batch, options: dict[str, Any], exact: ExactStart | None, *, correlated: bool, began: float
+        self,
+        batch: Batch,
+        validation: Batch | None,
+        options: dict[str, Any],
+        exact: ExactStart | None,
+        *,
+        correlated: bool,
+        began: float,
     ) -> list[Run]:
         """The starts: models built from one seed each, moved to the exact GPs where training starts there."""
         _log.info("%s: %s, %s, solver %s", self.model, self.config, options, options.get("solver") or "Cholesky()")
@@ -259,8 +302,8 @@ class Task:
                         correlate(built, batch, generator)
                     start_at.widen(built)
                     # One for all: others would be the same.
-                    return [Run(built, batch, config.solved(), generator, start, self.validation, began=began)]
-            runs.append(Run(built, batch, config, generator, start, self.validation))
+                    return [Run(built, batch, config.solved(), generator, start, validation, began=began)]
+            runs.append(Run(built, batch, config, generator, start, validation))
         return runs
 
     def _is_solved(self, exact: ExactStart, built: Model) -> bool:
@@ -291,13 +334,34 @@ class Task:
         )
 
 
-def _require_possible(data: Dataset, model: str, config: TrainingConfig, mean: str, *, given: bool) -> None:
+def require_mean(name: str | None) -> MeanName | None:
+    """A mean by its name, checked."""
+    for known in get_args(MeanName):
+        if name == known:
+            return cast(MeanName, known)
+    if name is None:
+        return None
+    raise unknown_name("mean", name, get_args(MeanName))
+
+
+def _is_regressor(mean: MeanChoice) -> bool:
+    return mean in REGRESSORS if isinstance(mean, str) else True
+
+
+def _in_units(batch: Batch, regressor: RegressorMean) -> Batch:
+    """Residuals in units of the head."""
+    return replace(batch, y=batch.y / regressor.scale)
+
+
+def _require_possible(data: Dataset, model: str, config: TrainingConfig, mean: MeanChoice, *, given: bool) -> None:
     """Check that the model has what this mean and this way to train need."""
     latent = models.Name.parse(model).latent
-    if mean not in get_args(MeanChoice):
-        raise unknown_name("mean", mean, get_args(MeanChoice))
-    if latent and mean == "linear":
-        raise ConfigError("mean='linear' needs inputs that are observed; latent ones are not. Use 'paper'.")
+    if isinstance(mean, str):
+        require_mean(mean)
+    else:
+        require_regressor(mean, get_args(MeanName))
+    if latent and (mean == "linear" or _is_regressor(mean)):
+        raise ConfigError(f"mean={mean!r} needs inputs that are observed; latent ones are not. Use 'paper'.")
     if latent and config.stopping and (config.stopping.held_out or given):
         raise ConfigError(
             "held_out must be 0 with latent inputs, which belong to the rows trained on. Watch the ELBO instead."
