@@ -159,6 +159,20 @@ def test_predictions_are_the_models_own(run, model):
     assert (written["force_q0.1"] < written["force_q0.9"]).all()
 
 
+def test_known_outputs_are_given_by_name(run, model):
+    table = rows(7, seed=1)
+    table.to_csv("new.csv", index=False)
+    assert run("predict", model, "new.csv", "--out", "p.csv", "--given", "torque", "--quantiles", ".5").code == 0
+    written, known = pd.read_csv("p.csv"), table[["torque"]]
+    prediction = mogul.load(model).predict(table, num_samples=250, given=known)
+    np.testing.assert_array_equal(written[OUTPUTS], prediction.mean)
+    np.testing.assert_array_equal(written["torque_std"] == 0, known["torque"].notna())
+    assert_refused(run("predict", model, "new.csv", "--given", "load"), "--given must be one of force, torque")
+    table.drop(columns="force").to_csv("less.csv", index=False)
+    assert_refused(run("predict", model, "less.csv", "--given", "force"), "'force'")
+    assert_refused(run("predict", model, "new.csv", "--given", "force", "--coverage", ".9"), "Use --quantiles")
+
+
 def test_predictions_are_printed_where_no_file_is_named(run, model, monkeypatch: pytest.MonkeyPatch):
     content = rows(3, seed=1).to_csv(index=False).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
