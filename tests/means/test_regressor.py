@@ -223,6 +223,13 @@ class TestFit:
         with pytest.raises(ConfigError, match=message):
             fit(x, y, mean=mean)
 
+    def test_a_predictor_with_trees_exports(self):
+        x, y = rows(60)
+        predictor = fit(x, y, mean=QUICK, noise="constant").predictor().predictor
+        new = torch.as_tensor(rows(5, 1)[0])
+        exported = torch.export.export(predictor, (new,)).module()
+        torch.testing.assert_close(exported(new)[0], predictor(new)[0])
+
     def test_latent_inputs_have_no_regressor(self):
         with pytest.raises(ConfigError, match="mean='trees' needs inputs that are observed"):
             fit(None, rows(30)[1], model="mogp-lvm", mean="trees")

@@ -64,6 +64,8 @@ class TreeSum(nn.Module):
         _require_trees(roots, feature, threshold_bits, below, value_bits)
         for name, array in zip(_ARRAYS, arrays, strict=True):
             self.register_buffer(name, array)
+        # Plain numbers, which torch.export takes for constants.
+        self.divisor, self.rounded = int(kind[0]), bool(kind[1])
         self.depth = _depth(roots.numpy(), below.numpy())
 
     @staticmethod
@@ -93,8 +95,7 @@ class TreeSum(nn.Module):
     @torch.no_grad()
     def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N C"]:
         """In float64, summed in scikit-learn's order."""
-        divisor, rounded = (int(number) for number in self.kind)
-        inputs = x.float() if rounded else x
+        inputs = x.float() if self.rounded else x
         threshold, values = self.threshold_bits.view(torch.float64), self.value_bits.view(torch.float64)
         flat = inputs.double().flatten()
         rows = x.shape[1] * torch.arange(len(x), device=x.device)
@@ -107,7 +108,7 @@ class TreeSum(nn.Module):
         total = self.baseline_bits.view(torch.float64).expand(len(x), -1).clone()
         for leaves in -1 - node:
             total += values[leaves]
-        return total / divisor
+        return total / self.divisor
 
 
 def has_arrays(regressor: Any) -> bool:
