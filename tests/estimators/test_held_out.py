@@ -64,14 +64,14 @@ class TestHeldOut:
         deep = regressor(model="dgp", num_inducing=None, epochs=1, options={"layers": layers}).fit(X, Y)
         assert deep.fitted_.blueprint.options["layers"] == layers  # type: ignore[union-attr]
 
-    @pytest.mark.filterwarnings("ignore:Rows should be measurements of their own")
+    @pytest.mark.filterwarnings("ignore:Rows should be separate measurements")
     def test_groups_have_a_simpler_default(self) -> None:
         x, y = np.tile(X, (70, 1)), np.tile(Y, (70, 1))
         small = {"model": None, "epochs": 1, "batch_size": 2800}
         fits = [regressor(**small).fit(x, y, groups=groups).fitted_ for groups in (None, np.tile(RUNS, 70))]
         assert [fitted.blueprint.model for fitted in fits] == ["n-sbgprn", "mogp"]  # type: ignore[union-attr]
 
-    @pytest.mark.filterwarnings("ignore:Rows should be measurements of their own")
+    @pytest.mark.filterwarnings("ignore:Rows should be separate measurements")
     def test_weights_are_copies_with_their_groups(self) -> None:
         weights = RNG.integers(0, 3, 40)
         weighted = regressor().fit(X, Y, sample_weight=weights, groups=RUNS)

@@ -228,7 +228,7 @@ AWKWARD: dict[str, tuple[Any, Any, str | None]] = {
     **{f"{number} rows": (X[:number], Y[:number], None) for number in (6, 10)},
     "constant output": (X, np.stack([Y[:, 0], np.full(40, 3.0)], 1), "Outputs should vary"),
     "nothing but a constant": (X, np.full((40, 1), 3.0), "Outputs should vary"),
-    "rows four times": (np.repeat(X[:10], 4, 0), np.repeat(Y[:10], 4, 0), "Rows should be measurements"),
+    "rows four times": (np.repeat(X[:10], 4, 0), np.repeat(Y[:10], 4, 0), "Rows should be separate measurements"),
     "inputs four times": (np.repeat(X[:10], 4, 0), Y, None),
     "one place": (np.ones((20, 2)), Y[:20], "Inputs should vary"),
     "missing outputs": (X, GAPS, None),
@@ -298,7 +298,7 @@ def test_training_does_not_undo_an_exact_start(model: str) -> None:
     assert trained.evaluate(test).mrmse < 1.1 * start.evaluate(test).mrmse
 
 
-@pytest.mark.filterwarnings("ignore:Rows should be measurements of their own")
+@pytest.mark.filterwarnings("ignore:Rows should be separate measurements")
 def test_weights_and_copies_of_rows_leave_the_noise_as_it_is() -> None:
     """Copies that agree would otherwise be taken for rows without noise."""
     rng = np.random.default_rng(0)

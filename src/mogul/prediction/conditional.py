@@ -21,7 +21,7 @@ from torch import Tensor
 from mogul._typing import Array, BoolArray, IntArray
 from mogul.core.joint import Independent, Index
 from mogul.heads import NormalLaw
-from mogul.prediction.importance import Draws, RowOutputs, SignalLaw, draw
+from mogul.prediction.importance import LatentDraws, RowOutputs, SignalLaw, draw
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class _Outputs:
 
 
 def _moments(
-    draws: Draws, outputs: _Outputs, signal: SignalLaw, rows: RowOutputs
+    draws: LatentDraws, outputs: _Outputs, signal: SignalLaw, rows: RowOutputs
 ) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N P"]]:
     """Mean and variance over all draws, by their weights, with those of the linear model about the likeliest z."""
     slopes, level = _linear_outputs(draws.center, signal, rows)

@@ -176,7 +176,7 @@ class _Linear:
 
 
 @dataclass(frozen=True)
-class Draws:
+class LatentDraws:
     """K draws of z given y, with the weights p(y | z) N(z)/r(z) that make them draws of the exact posterior.
 
     `log_control` is log of p_lin(z | y)/r(z) for the linear model about `center`: its mean over r is 1.
@@ -213,7 +213,9 @@ class Draws:
         return level, weight, control, slope.clamp_min(0)
 
 
-def draw(signal: SignalLaw, rows: RowOutputs, num_draws: int, generator: torch.Generator, num_starts: int = 1) -> Draws:
+def draw(
+    signal: SignalLaw, rows: RowOutputs, num_draws: int, generator: torch.Generator, num_starts: int = 1
+) -> LatentDraws:
     """Weighted draws of z given the observed outputs of each row.
 
     Args:
@@ -239,7 +241,7 @@ def draw(signal: SignalLaw, rows: RowOutputs, num_draws: int, generator: torch.G
     ratios = torch.stack([*(proposal.log_ratio(z) for proposal in proposals), z.new_zeros(z.shape[:-1])], -1)
     log_mixture = torch.logsumexp(ratios + (torch.tensor(counts).to(z) / len(z)).log(), -1)
     log_weight = rows.log_density(signal, z) - log_mixture
-    return Draws(z, log_weight, ratios[..., 0] - log_mixture, centers[0], narrow[0])
+    return LatentDraws(z, log_weight, ratios[..., 0] - log_mixture, centers[0], narrow[0])
 
 
 def log_density(
