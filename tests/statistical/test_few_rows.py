@@ -16,7 +16,7 @@ from mogul import Dataset, MultiOutputGPRegressor, fit
 from mogul.errors import MogulWarning
 from mogul.training import Fitted
 from mogul.training.defaults import from_exact_start
-from mogul.training.exact import hyperparameter_spread
+from mogul.training.exact import fit_exact_gp, hyperparameter_spread
 from mogul.training.exact_start import ExactStart
 
 # Many fits, whose lines quicker tests run too; some are shared, so that one process makes them.
@@ -62,7 +62,7 @@ def test_the_default_predicts_what_scikit_learns_exact_gps_do() -> None:
         mean, std = exact.predict(points, return_std=True)
         found, unit = fitted.predict(x), fitted.scaling.outputs.scale[output]
         own = (found.mean[:, output] - fitted.scaling.outputs.shift[output]) / unit
-        np.testing.assert_allclose(own, mean, atol=2e-3)
+        np.testing.assert_allclose(own, mean, atol=3e-3)  # a thirtieth of the noise
         own_rows = batch.x.numpy(), batch.y[:, output].numpy(), np.ones(80)
         spread = hyperparameter_spread(gp, *own_rows, points, np.random.default_rng(0))
         expected = np.sqrt(std**2 + gp.noise_var + np.square(spread).sum(1))
@@ -322,6 +322,16 @@ def test_a_plane_is_that_of_the_rows_that_have_the_output() -> None:
     alone, beside = fit(x[:12], y[:12, 1:]), fit(x, y)
     errors = [np.abs(each.predict(x[12:]).mean[:, -1] - (x[12:, 0] - 2 * x[12:, 1])).mean() for each in (alone, beside)]
     assert errors[1] < 1.5 * errors[0]
+
+
+def test_the_inputs_that_matter_are_found_among_others() -> None:
+    # From equal lengthscales alone, the search missed them on two of these eight: R² of 0.07 and 0.18.
+    for seed in range(8):
+        rng = np.random.default_rng([seed, 5])
+        x = rng.uniform(-1.7, 1.7, (570, 7))
+        y = np.sin(4 * x[:, 0]) + np.sin(5 * x[:, 1]) + 0.01 * rng.standard_normal(570)
+        gp = fit_exact_gp(x[:70], y[:70] / y[:70].std(), np.random.default_rng(0))
+        assert gp.lengthscale[:2].max() < 3 < 10 < gp.lengthscale[2:].min()
 
 
 def test_many_inputs_of_noise_are_not_taken_for_a_function() -> None:

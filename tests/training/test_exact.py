@@ -52,12 +52,14 @@ def known_gp(gp: ExactGP, x: np.ndarray, y: np.ndarray, relative: np.ndarray | f
 
 
 def log_prior(evidence: _Evidence, theta: np.ndarray) -> float:
-    """Densities of log hyperparameters over those at their modes, by scipy's laws: lengthscales share one of levels."""
+    """By scipy: lengthscales share one of four levels or are irrelevant; other densities are over those at modes."""
     num_inputs = len(theta) - 3
-    levels = [exact._LENGTHSCALE[0] - step + 0.5 * np.log(num_inputs) for step in range(4)]
-    secant = [stats.hypsecant.logpdf(theta[:num_inputs], mode, exact._LENGTHSCALE[1]) for mode in levels]
-    highest = stats.hypsecant.logpdf(0, 0, exact._LENGTHSCALE[1])
-    result = logsumexp([(each - highest).sum() for each in secant]) - np.log(4)
+    root, own = 0.5 * np.log(num_inputs), theta[:num_inputs]
+    edge = exact._IRRELEVANT_FROM + root
+    irrelevant = stats.logistic.cdf(own, edge, exact._EDGE) * exact._FALL * np.exp(-exact._FALL * (own - edge))
+    levels = [exact._LENGTHSCALE[0] - step + root for step in range(4)]
+    each = [0.5 * (stats.hypsecant.pdf(own, mode, exact._LENGTHSCALE[1]) + irrelevant) for mode in levels]
+    result = logsumexp([np.log(density).sum() for density in each]) - np.log(4)
     result += stats.norm.logpdf(theta[-3], 0, 10) - stats.norm.logpdf(0, 0, 10)
     if evidence.plane:
         result += stats.norm.logpdf(theta[-2], -np.log(num_inputs), 1) - stats.norm.logpdf(0, 0, 1)

@@ -7,12 +7,14 @@ Inputs and outputs are standardised: lengthscales, variances and their priors ar
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import minimize
+from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 from mogul._typing import Array, IntArray
@@ -26,6 +28,10 @@ _LENGTHSCALES, _NOISES = (0.05, 0.12, 0.3, 0.7, 1.6, 4.0), (1e-4, 1e-2, 0.3)
 # Two more starts explain all variance by noise: the evidence is smooth there, and inputs become relevant one by one.
 _SMOOTH_LENGTHSCALES, _SMOOTH_NOISE = (1.0, 3.0), 1.0
 _NUM_RANKED, _SHORT, _LONG, _REFINING = 2, 20, 60, 15
+# One more start selects inputs forward, on fewer rows: it finds functions of a few inputs among many.
+# After the first, only the inputs that alone did best are tried.
+_FORWARD_ROWS, _FORWARD_LENGTHSCALES, _FORWARD_NOISES = 100, (0.2, 0.6, 2.0), (1e-4, 1e-2, 0.2)
+_MOST_SELECTED, _MOST_TRIED = 8, 16
 # Log lengthscales at which each input is tried again at the end, and the least gain for another climb.
 _SCANNED, _SCAN_GAIN, _RESCANS = (math.log(0.4), math.log(1.2), math.log(3.0)), 0.5, 3
 _BIAS_VAR = 1.0
@@ -38,6 +44,11 @@ _PLANE_GAIN = 2.0
 # so that functions that vary with all inputs are penalised once.
 _LENGTHSCALE, _NOISE = (2.0, 0.8), (-2.0, 2.0)
 _LEVELS = (2.0, 1.0, 0.0, -1.0)
+# An input may also be irrelevant, with this probability. The density of log ℓ is then a logistic function of this
+# width, the edge, times one that falls at this rate, so slowly that it hardly matters but makes the optimum unique.
+_IRRELEVANT, _IRRELEVANT_FROM, _EDGE, _FALL = 0.5, 2.0, 0.3, 0.2
+# The largest lengthscale in units of √D: where noise is small, a shorter one would not hide an irrelevant input.
+_LONGEST = 1e4
 # Starts climb with weak Normal priors: the priors above would hide optima in which several inputs matter together.
 _WEAK_LENGTHSCALE, _WEAK_NOISE = (0.7, 2.0), (-4.0, 4.0)
 # Largest gap in log evidence at which two optima are compared by the posterior volumes around them.
@@ -180,7 +191,33 @@ class _Search:
         grid = [[small.start(length * root, noise) for noise in _NOISES] for length in _LENGTHSCALES]
         best = [max(((small.value(start), start) for start in column), key=lambda pair: pair[0]) for column in grid]
         ranked = [start for _, start in sorted(best, key=lambda pair: -pair[0])]
-        return ranked[:_NUM_RANKED] + [small.start(length, _SMOOTH_NOISE) for length in _SMOOTH_LENGTHSCALES]
+        smooth = [small.start(length, _SMOOTH_NOISE) for length in _SMOOTH_LENGTHSCALES]
+        return ranked[:_NUM_RANKED] + smooth + [self._selected()]
+
+    def _selected(self) -> Float[Array, "T"]:
+        """Forward selection: at first no input is relevant, then the one that raises the evidence most, and so on."""
+        evidence, num_inputs = self._evidence(_FORWARD_ROWS, plane=False, weak=True), self.x.shape[1]
+        theta, value = evidence.start(math.exp(evidence.bounds[0][1]), _SMOOTH_NOISE), -math.inf
+        left = list(range(num_inputs))
+        for _ in range(min(num_inputs, _MOST_SELECTED)):
+            found = sorted((self._relevant(evidence, theta, place) for place in left), key=itemgetter(0), reverse=True)
+            best, _, start = found[0]
+            if best < value + _SCAN_GAIN:
+                break
+            theta, value = start, best
+            left = [other for _, other, _ in found[1:_MOST_TRIED]]
+        return theta
+
+    @staticmethod
+    def _relevant(evidence: "_Evidence", theta: Float[Array, "T"], place: int) -> tuple[float, int, Float[Array, "T"]]:
+        """The best log evidence with this input relevant too, the input, and the start."""
+        tried = [
+            evidence.moved(evidence.moved(theta, place, math.log(length)), -1, math.log(noise))
+            for length in _FORWARD_LENGTHSCALES
+            for noise in _FORWARD_NOISES
+        ]
+        value, start = max(((evidence.value(start), start) for start in tried), key=itemgetter(0))
+        return value, place, start
 
     @staticmethod
     def _rescanned(evidence: "_Evidence", theta: Float[Array, "T"], value: float) -> tuple[Float[Array, "T"], float]:
@@ -258,8 +295,9 @@ class _Evidence:
         self.weak = weak
         self.levelled = np.array([not weak] * num_inputs + [False] * 3)
         self.heavy = np.array([False] * (num_inputs + 2) + [not weak])
+        self.irrelevant = _IRRELEVANT_FROM + 0.5 * math.log(num_inputs)
         low = [5e-3] * num_inputs + [1e-4, 1e-6, 1e-8]
-        high = [300 * math.sqrt(num_inputs)] * num_inputs + [1e3, 1e2, 4.0]
+        high = [_LONGEST * math.sqrt(num_inputs)] * num_inputs + [1e3, 1e2, 4.0]
         self.bounds = list(zip(np.log(low), np.log(high), strict=True))
         self.learnt = np.array([True] * (num_inputs + 1) + [plane, True])
 
@@ -299,8 +337,16 @@ class _Evidence:
         """log of 1/K ∏_d sech((log ℓ_d − m_k)/w) for each common level m_k of the lengthscales."""
         if self.weak:
             return np.zeros(1)
-        result: Array = -_log_cosh(self._from_levels(theta)).sum(1) - math.log(len(_LEVELS))
+        relevant, irrelevant = self._log_relevance(theta)
+        result: Array = np.logaddexp(relevant, irrelevant).sum(1) - math.log(len(_LEVELS))
         return result
+
+    def _log_relevance(self, theta: Float[Array, "T"]) -> tuple[Float[Array, "K D"], Float[Array, "1 D"]]:
+        """Log densities of both parts of the mixture: a relevant input near each level, and an irrelevant one."""
+        relevant: Array = -_log_cosh(self._from_levels(theta)) - np.log(math.pi * self.prior_scale[0])
+        beyond = theta[: self.x.shape[1]] - self.irrelevant
+        irrelevant: Array = -np.logaddexp(0.0, -beyond / _EDGE) - _FALL * beyond + math.log(_FALL)
+        return relevant + math.log(1 - _IRRELEVANT), irrelevant[None] + math.log(_IRRELEVANT)
 
     def _from_levels(self, theta: Float[Array, "T"]) -> Float[Array, "K D"]:
         num_inputs = self.x.shape[1]
@@ -314,7 +360,11 @@ class _Evidence:
         if not self.weak:
             levels = self._log_levels(theta)
             share = np.exp(levels - np.logaddexp.reduce(levels))
-            slope[:num_inputs] = -share @ np.tanh(self._from_levels(theta)) / self.prior_scale[:num_inputs]
+            relevant, irrelevant = self._log_relevance(theta)
+            chance = np.exp(relevant - np.logaddexp(relevant, irrelevant))
+            edge = expit(-(theta[:num_inputs] - self.irrelevant) / _EDGE) / _EDGE - _FALL
+            each = -chance * np.tanh(self._from_levels(theta)) / self.prior_scale[0] + (1 - chance) * edge
+            slope[:num_inputs] = share @ each
         return slope
 
     def _distance(self, theta: Float[Array, "T"]) -> Float[Array, "T"]:
