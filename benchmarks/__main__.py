@@ -1,10 +1,12 @@
 """`make bench`: run groups of benchmarks, print tables, keep the figures, write docs/performance.md.
 
 `python -m benchmarks steps growth` runs these groups only; the figures of the others stay as they are.
+`python -m benchmarks panel` sets the default beside its rivals: see `benchmarks.panel`.
 """
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -32,6 +34,9 @@ GROUPS = {
 
 def main() -> None:
     """Run, print, write: after each group, so that a long run that is cut short leaves what it has."""
+    if sys.argv[1:2] == ["panel"]:  # hours of work and options of its own: never a part of `make bench`
+        import_module("benchmarks.panel").main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="group", help=f"any of {', '.join(GROUPS)}; all by default")
     groups = parser.parse_args().groups or list(GROUPS)

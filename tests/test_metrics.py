@@ -6,9 +6,11 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate, stats
+from scipy.special import gamma
 
 from mogul import metrics
-from mogul.errors import ConfigError
+from mogul.core.joint import Correlated
+from mogul.errors import ConfigError, DataError
 from mogul.metrics import Scores, coverage, crps, mrmse, nested_log_density, score
 from mogul.prediction import Prediction
 
@@ -256,3 +258,45 @@ class TestScore:
     def test_an_output_without_values_is_left_out(self, prediction: Prediction, y):
         y[:, 1] = NAN
         assert score([(prediction, y)]).mrmse == pytest.approx(mrmse(prediction.mean[:, :1], y[:, :1]))
+
+
+def test_the_energy_score_of_one_output_is_its_crps():
+    rng = np.random.default_rng(0)
+    mean, var = rng.standard_normal((50, 1)), rng.uniform(0.5, 2, (50, 1))
+    prediction = Prediction(mean, var, mean[None], var[None])
+    y = rng.standard_normal((50, 1))
+    found = metrics.energy_score(prediction, y, num_draws=1000)
+    np.testing.assert_allclose(found, metrics.crps(prediction, y)[:, 0], atol=0.12)
+    assert found.mean() == pytest.approx(metrics.crps(prediction, y).mean(), abs=0.01)
+
+
+def test_the_energy_score_at_the_centre_of_a_normal_is_closed_form():
+    # E‖Z‖ = √2 Γ((P + 1)/2) / Γ(P/2), and Z − Z′ is √2 times as wide.
+    norm = np.sqrt(2) * gamma(2.0) / gamma(1.5)
+    prediction = Prediction(*(np.full(shape, fill) for shape in ((200, 3), (1, 200, 3)) for fill in (0.0, 1.0)))
+    found = metrics.energy_score(prediction, np.zeros((200, 3)))
+    assert found.mean() == pytest.approx(norm * (1 - 1 / np.sqrt(2)), abs=0.01)
+
+
+def test_the_energy_score_rewards_the_true_correlation_and_leaves_missing_outputs_out():
+    rng = np.random.default_rng(1)
+    y = rng.standard_normal((600, 1)) + 0.1 * rng.standard_normal((600, 2))
+    apart = Prediction(*(np.full(shape, fill) for shape in ((600, 2), (1, 600, 2)) for fill in (0.0, 1.01)))
+    together = dataclasses.replace(apart, joint=Correlated(np.ones((2, 1))))
+    assert metrics.energy_score(together, y).mean() < metrics.energy_score(apart, y).mean()
+    half = y.copy()
+    half[:, 1], half[0] = np.nan, np.nan
+    found = metrics.energy_score(apart, half)
+    assert np.isnan(found[0])
+    assert np.nanmean(found) == pytest.approx(np.nanmean(metrics.crps(apart, half)[:, 0]), abs=0.01)
+    with pytest.raises(ConfigError, match="at least 2, to make a pair; got 1"):
+        metrics.energy_score(apart, y, num_draws=1)
+
+
+def test_arrmse_by_hand():
+    mean = np.array([[1.0, 2.0], [3.0, 2.0], [9.0, 9.0]])
+    y = np.array([[1.0, 2.0], [5.0, np.nan], [np.nan, 4.0]])
+    # √(4 / (4 + 4)) and √(25 / (0 + 4)).
+    assert metrics.arrmse(mean, y, np.array([3.0, 2.0])) == pytest.approx((np.sqrt(0.5) + 2.5) / 2)
+    with pytest.raises(DataError, match="must differ from their training means"):
+        metrics.arrmse(mean[:1], y[:1], y[0])

@@ -31,13 +31,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 def test_least_squares_and_the_mean_are_always_there(run):
     outcome = run("--html", "new/page.html")
     assert outcome.code == 0
-    for part in ("mogp", "least squares", "mean", "LL", "behind", "MRMSE", "CRPS", "80%", "95%"):
+    for part in ("mogp", "extra trees", "least squares", "mean", "LL", "behind", "MRMSE", "CRPS", "80%", "95%"):
         assert part in outcome.out
     verdict = re.search(
         r"^mogp is the best: least squares is 0\.\d+ ± 0\.\d+ nats per row behind\.$", outcome.out, re.M
     )
     assert verdict is not None, outcome.out
-    assert outcome.err.count("fold") == 2
+    assert outcome.err.count("fold") == 4
     assert outcome.err.count("no effect on mogp, which exact GPs solve here; got epochs=1. Leave them out") == 1
     page = Path("new/page.html").read_text(encoding="utf-8")
     assert verdict.group() in page
@@ -53,7 +53,7 @@ def test_json_is_all_there_is(run):
     assert content["num_folds"] == 2
     assert content["output_names"] == [HOSTILE]
     entries = {each["label"]: each for each in content["entries"]}
-    assert entries.keys() == {"mogp", "least squares", "mean"}
+    assert entries.keys() == {"mogp", "extra trees", "least squares", "mean"}
     assert entries["mean"]["ll"] < entries["least squares"]["ll"]
     assert set(entries["mogp"]["coverage"]) == {"0.5", "0.8", "0.95"}
 
@@ -82,7 +82,7 @@ def test_whole_groups_may_be_held_out(run):
     table.to_csv("t.csv", index=False)
     content = json.loads(run("--groups", "run", "--json").out)
     assert (content["groups"], content["num_folds"]) == ("run", 2)
-    assert {each["label"] for each in content["entries"]} == {"mogp", "least squares", "mean"}
+    assert {each["label"] for each in content["entries"]} == {"mogp", "extra trees", "least squares", "mean"}
     outcome = run("--groups", "run", "--html", "page.html", "--objective", "balanced")
     assert "held-out groups, by run" in " ".join(outcome.out.split())
     page = Path("page.html").read_text(encoding="utf-8")
@@ -97,7 +97,7 @@ def test_whole_groups_may_be_held_out(run):
 def test_a_mixture_and_a_choice_may_compete(run):
     outcome = run("--models", "auto,mogp+gprn", "--json", "--html", "page.html")
     entries = {each["label"]: each for each in json.loads(outcome.out)["entries"]}
-    assert entries.keys() == {"auto", "mogp+gprn", "least squares", "mean"}
+    assert entries.keys() == {"auto", "mogp+gprn", "extra trees", "least squares", "mean"}
     assert sum(entries["auto"]["chosen"].values()) == 2
     words = next(iter(entries["auto"]["chosen"]))
     assert re.fullmatch(r"(mogp|gprn|sbgprn|n-sbgprn) with (constant|gp|student-t|gp-student-t) noise", words)
@@ -115,3 +115,19 @@ def test_rows_that_follow_each_other_are_told(run):
     err = " ".join(run().err.split())
     assert err.count("neighbouring residuals of a linear fit have a correlation of 0.9") == 1
     assert "(--groups)" in err
+
+
+def test_rivals_are_chosen_by_name_or_left_out(run):
+    content = json.loads(run("--rivals", "trees,boosting,exact-gps", "--json").out)
+    labels = {each["label"] for each in content["entries"]}
+    assert labels == {"mogp", "extra trees", "boosted trees", "exact GPs", "least squares", "mean"}
+    alone = json.loads(run("--rivals", "none", "--json").out)
+    assert {each["label"] for each in alone["entries"]} == {"mogp", "least squares", "mean"}
+    assert_refused(run("--rivals", "tres"), "--rivals must be one of trees, boosting", "Did you mean 'trees'?")
+
+
+def test_a_rival_that_is_not_installed_is_refused_before_any_training(run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("mogul.comparison.rivals.find_spec", lambda name: None)
+    monkeypatch.setattr(FitRequest, "fit", lambda *arguments: pytest.fail("trained"))
+    refused = run("--rivals", "trees,quantile-forest")
+    assert_refused(refused, "--rivals must be installed", "needs the package quantile-forest", "mogul[rivals]")

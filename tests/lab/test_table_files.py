@@ -32,6 +32,13 @@ def test_arff_has_names_and_missing_values(tmp_path: Path) -> None:
     np.testing.assert_array_equal(table.to_numpy(), [[1.0, 2.0], [np.nan, 4.0]])
 
 
+def test_a_category_has_a_column_for_each_kind(tmp_path: Path) -> None:
+    put(tmp_path, "x.arff", "@attribute size {S, L}\n@attribute y numeric\n@data\nL, 1\n?, 2\nS, ?\n")
+    table = tables.read_arff(tmp_path / "x.arff")
+    assert list(table.columns) == ["size=S", "size=L", "y"]
+    np.testing.assert_array_equal(table.to_numpy(), [[0, 1, 1], [np.nan, np.nan, 2], [1, 0, np.nan]])
+
+
 def test_what_is_not_arff_is_refused(tmp_path: Path) -> None:
     put(tmp_path, "x.arff", "a,b\n1,2\n")
     with pytest.raises(DataError, match="must be ARFF with an @data line"):

@@ -1,4 +1,4 @@
-"""`mogul compare`: models against least squares and the mean, by cross-validation on a table."""
+"""`mogul compare`: models against rivals, least squares and the mean, by cross-validation on a table."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -54,6 +54,7 @@ def compare_file(
     request: FitRequest,
     on_trial: Callable[[int, Trial], None] = lambda split, trial: None,
     groups: str | None = None,
+    rivals: Sequence[str] = (),
 ) -> Comparison:
     """Cross-validate models on the columns of a file: every row is held out once, alone or with its group."""
     table, columns = read_table(path), Columns(targets, inputs, groups, ON_COMMAND_LINE)
@@ -77,7 +78,7 @@ def compare_file(
         objective=request.objective,
         epochs=request.settings.get("epochs"),
         seed=request.seed,
-        leaderboard=compare(data, models, splits, request, on_trial),
+        leaderboard=compare(data, models, splits, request, on_trial, rivals),
     )
 
 
@@ -144,7 +145,8 @@ def units(comparison: Comparison) -> str:
     return (
         f"In units of each output's standard deviation in training; ± is one standard error over {over}. Residuals "
         f"choose the noise of models (at least {NOISE_FLOOR:g} such units where it depends on the inputs); least "
-        "squares and the mean have constant noise, correlated across outputs by the same rule."
+        "squares, the mean and trees have constant noise, correlated across outputs by the same rule, of trees by rows "
+        "that they were not fitted to."
     )
 
 

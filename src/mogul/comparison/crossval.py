@@ -1,4 +1,4 @@
-"""Cross-validation: models, least squares and the mean on the same held-out rows, and whether a line would do."""
+"""Cross-validation: models, rivals, least squares and the mean on the same held-out rows; whether a line would do."""
 
 import math
 import time
@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 
 from mogul._typing import Array, IntArray
 from mogul.comparison.least_squares import LeastSquares, normal_prediction
+from mogul.comparison.rivals import RIVALS, predict_rival, require_rivals
 from mogul.core.joint import Correlated
 from mogul.data import Dataset, Scaling, Standardiser
 from mogul.errors import ConfigError, DataError, MogulError, NumericalError
@@ -25,6 +26,7 @@ from mogul.training.correlation import NormalScores, fit_loadings
 from mogul.training.defaults import FEW_ROWS
 
 LEAST_SQUARES, MEAN = "least squares", "mean"
+_NAMES = {rival.label: name for name, rival in RIVALS.items()}
 TIE = 0.05  # nats per row: smaller differences are ties
 
 Split = tuple[IntArray, IntArray]
@@ -94,7 +96,7 @@ class Leaderboard:
 
     @property
     def verdict(self) -> str:
-        """In a sentence or two, whether any model is better than least squares."""
+        """In a sentence or two, whether any model is better than least squares, and whether a rival is better still."""
         best, line, mean = self.entries[0], self[LEAST_SQUARES], self[MEAN]
         second = self.entries[1]
         if best is mean:
@@ -105,7 +107,13 @@ class Leaderboard:
             return f"Least squares is the best: {second.label} is {_gap(second)} behind. A line would do."
         if line.ties_with_best:
             return f"Least squares is as good as the best: it is {_gap(line)} behind {best.label}. A line would do."
-        return f"{best.label} is the best: least squares is {_gap(line)} behind."
+        verdict = f"{best.label} is the best: least squares is {_gap(line)} behind."
+        model = next((entry for entry in self.entries if entry.label not in (MEAN, LEAST_SQUARES, *_NAMES)), None)
+        if best.label not in _NAMES or model is None:
+            return verdict
+        # The forest is ahead of every Gaussian process: say so before anyone asks.
+        tie = ", within chance" if model.ties_with_best else ""
+        return f"{verdict} Of the models, {model.label} comes nearest: it is {_gap(model)} behind{tie}."
 
 
 def folds(num_rows: int, num_folds: int, seed: int) -> list[Split]:
@@ -165,6 +173,7 @@ def compare(
     splits: Sequence[Split],
     request: FitRequest,
     on_trial: Callable[[int, Trial], None] = lambda split, trial: None,
+    rivals: Sequence[str] = (),
 ) -> Leaderboard:
     """Fit every model to the training rows of every split, and score it on the held-out rows beside the baselines.
 
@@ -174,6 +183,7 @@ def compare(
         splits: places of the training and of the held-out rows.
         request: how to train each model; its seed is that of draws, too.
         on_trial: called after each trial, with the number of its split.
+        rivals: names in `mogul.comparison.rivals.RIVALS`.
 
     Example:
         >>> x = np.linspace(0, 1, 40)[:, None]
@@ -182,7 +192,8 @@ def compare(
         'Least squares'
     """
     require_known_outputs(data, splits)
-    trials: dict[str, list[Trial]] = {label: [] for label in (*models, LEAST_SQUARES, MEAN)}
+    others = [RIVALS[name].label for name in require_rivals(list(rivals))]
+    trials: dict[str, list[Trial]] = {label: [] for label in (*models, *others, LEAST_SQUARES, MEAN)}
     failures: dict[str, str] = {}
     for number, (kept, held_out) in enumerate(splits):
         for label in trials:
@@ -205,10 +216,9 @@ def compare(
 def _trial(label: str, train: Dataset, test: Dataset, request: FitRequest) -> Trial:
     started, chosen = time.perf_counter(), None
     parts: Iterator[Part]
-    if label == MEAN:
-        parts = iter([(_correlated(partial(_mean_prediction, train), train, test), test.y)])
-    elif label == LEAST_SQUARES:
-        parts = iter([(_correlated(LeastSquares.fit(train).predict, train, test), test.y)])
+    if label in (MEAN, LEAST_SQUARES, *_NAMES):
+        prediction = predict_baseline(_NAMES.get(label, label), train, test.x, request.seed, request.groups)
+        parts = iter([(prediction, test.y)])
     else:
         fitted = replace(request, model=label).fit(train)
         if fitted.history.interrupted:
@@ -222,15 +232,39 @@ def _trial(label: str, train: Dataset, test: Dataset, request: FitRequest) -> Tr
     return Trial(label, seconds, result, chosen)
 
 
-def _correlated(predict: Callable[[Float[Array, "N D"]], Prediction], train: Dataset, test: Dataset) -> Prediction:
-    """A prediction with residuals correlated across outputs, found as for models of few rows.
+def predict_baseline(
+    name: str, train: Dataset, x: Float[Array, "T D"], seed: int, groups: Int[IntArray, "N"] | None = None
+) -> Prediction:
+    """Least squares, the mean or a rival, fitted to training rows; in original units.
+
+    Args:
+        name: `LEAST_SQUARES`, `MEAN`, or a name in `mogul.comparison.rivals.RIVALS`.
+        train: training rows; NaN in outputs is missing.
+        x: test inputs.
+        seed: of a rival's random choices.
+        groups: of training rows: a rival's noise comes from whole groups that were left out.
+
+    Example:
+        >>> x = np.linspace(0, 1, 20)[:, None]
+        >>> predict_baseline(LEAST_SQUARES, Dataset(x, 2 * x), np.array([[2.0]]), seed=0).mean.round(6)
+        array([[4.]])
+    """
+    if name in (MEAN, LEAST_SQUARES):
+        predict = LeastSquares.fit(train).predict if name == LEAST_SQUARES else partial(_mean_prediction, train)
+        return _correlated(predict(x), train.y - predict(train.x).mean)
+    units = np.arange(train.num_rows) if groups is None else groups
+    found = predict_rival(name, train, x, units, seed)
+    prediction = Prediction(found.mean, found.var, found.mean[None], found.var[None])
+    return prediction if found.residual is None else _correlated(prediction, found.residual)
+
+
+def _correlated(prediction: Prediction, residual: Float[Array, "N P"]) -> Prediction:
+    """A prediction of constant noise with residuals correlated across outputs, found as for models of few rows.
 
     Otherwise a model would be ahead of least squares for the correlation alone.
     """
-    prediction = predict(test.x)
-    if train.num_outputs == 1 or train.num_rows > FEW_ROWS:
+    if residual.shape[1] == 1 or len(residual) > FEW_ROWS:
         return prediction
-    residual = train.y - predict(train.x).mean
     scale = np.sqrt(np.maximum(np.nanmean(np.square(residual), axis=0), np.finfo(np.float64).eps))
     observed = ~np.isnan(residual)
     z = torch.as_tensor(np.where(observed, residual / scale, 0.0))

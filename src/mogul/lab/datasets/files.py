@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -177,17 +178,38 @@ def read_oil_flow_classes(folder: Path) -> IntArray:
 
 
 def read_arff(path: Path) -> pd.DataFrame:
-    """A table of numbers in ARFF, where ? is a missing value."""
-    names: list[str] = []
+    """A table in ARFF as numbers: ? is a missing value, and a category has a column of zeros and ones for each kind."""
+    kinds: dict[str, list[str] | None] = {}
     with path.open(encoding="utf-8") as lines:
-        # SciPy's reader refuses what this needs least: nothing but numbers and question marks.
+        # SciPy's reader refuses what this needs least: names with spaces, and question marks.
         for line in lines:
             words = line.split()
             if words and words[0].lower() == "@attribute":
-                names.append(line.strip()[len("@attribute") :].rsplit(maxsplit=1)[0].strip().strip("'\""))
+                name, kind = _attribute(line.strip()[len("@attribute") :])
+                kinds[name] = kind
             if words and words[0].lower() == "@data":
-                return pd.read_csv(lines, header=None, names=names, na_values="?", dtype=float)
+                types = {name: float if kind is None else str for name, kind in kinds.items()}
+                table = pd.read_csv(
+                    lines, header=None, names=list(kinds), na_values="?", dtype=types, skipinitialspace=True
+                )
+                return pd.concat([_as_numbers(table[name], kind) for name, kind in kinds.items()], axis=1)
     raise DataError(f"{path} must be ARFF with an @data line; there is none. Is it the right file?")
+
+
+def _attribute(text: str) -> tuple[str, list[str] | None]:
+    """Its name, and the names of its kinds if it is a category."""
+    if "{" not in text:
+        return text.rsplit(maxsplit=1)[0].strip().strip("'\""), None
+    name, _, kinds = text.partition("{")
+    return name.strip().strip("'\""), [kind.strip() for kind in kinds.strip().rstrip("}").split(",")]
+
+
+def _as_numbers(column: "pd.Series[Any]", kinds: list[str] | None) -> pd.DataFrame:
+    if kinds is None:
+        return column.to_frame()
+    name = str(column.name)
+    each = {f"{name}={kind}": (column.str.strip() == kind).astype(float).where(column.notna()) for kind in kinds}
+    return pd.DataFrame(each)
 
 
 def _require_columns(table: pd.DataFrame, names: list[str], path: Path) -> None:
