@@ -32,6 +32,7 @@ from mogul.cli.options import (
     require_new_file,
     require_seed,
     require_share,
+    transform_by_output,
 )
 from mogul.errors import ConfigError
 from mogul.models.families import Name, is_latent, names, require_model
@@ -99,6 +100,13 @@ def fit(
             "cross-fitted; paper, zero or constant for none."
         ),
     ] = None,
+    transform: Annotated[
+        str | None,
+        typer.Option(
+            help="For outputs that are positive, skewed or counted: log, yeo-johnson, or auto to choose for each "
+            "output; some outputs by name, Cd=log,Pb=auto."
+        ),
+    ] = None,
     objective: Objective = "elbo",
     groups: Annotated[
         str | None,
@@ -163,6 +171,7 @@ def fit(
         preset=preset,
         seed=seed,
         mean=require_mean(mean),
+        transform=transform_by_output(transform),
         options={} if noise is None else {"noise": noise},
         settings={name: value for name, value in settings.items() if value is not None},
         calibrate=calibrate,
@@ -274,6 +283,13 @@ def compare(
             autocompletion=complete_models,
         ),
     ] = "mogp,n-sbgprn",
+    rivals: Annotated[
+        str,
+        typer.Option(
+            help="Other methods beside them, separated by commas: trees, boosting, exact-gps; with mogul\\[rivals] "
+            "catboost, ngboost, quantile-forest, gpar; or none."
+        ),
+    ] = "trees",
     folds: Annotated[int, typer.Option(help="Parts of the rows, each held out once.")] = 5,
     groups: Annotated[
         str | None,
@@ -287,13 +303,15 @@ def compare(
     imports: Imports = None,
     json_: Json = False,
 ) -> None:
-    """Compare models with least squares and the mean on held-out rows: log likelihood, errors, coverage, time.
+    """Compare models, a forest, least squares and the mean on held-out rows: log likelihood, errors, coverage, time.
 
     Rows, or whole groups, are assigned to folds at random. It says when least squares is as good as the best model.
 
     Example: mogul compare jura.csv --targets Cd,Cu,Pb --models mogp,n-sbgprn --folds 5 --html jura.html
 
     Example: mogul compare arm.csv --targets force,torque --groups run --models mogp,mogp+gprn --folds 3
+
+    Example: mogul compare arm.csv --targets force,torque --rivals trees,boosting,exact-gps
     """
     import_parts(imports)
     wanted = listed(targets, "--targets")
@@ -306,18 +324,22 @@ def compare(
         require_new_file(html, force, "comparison.html", data)
     from mogul.cli.compare import choices, compare_file, comparison_table, write_page
     from mogul.comparison.crossval import Trial
+    from mogul.comparison.rivals import RIVALS, require_rivals
     from mogul.objective import require_objective
     from mogul.training import FitRequest
 
+    others = [] if rivals == "none" else require_rivals(listed(rivals, "--rivals"), "--rivals")
+    told = [*chosen, *(RIVALS[name].label for name in others)]
+
     def say(split: int, trial: Trial) -> None:
-        if trial.label in chosen:
+        if trial.label in told:
             label = trial.label if trial.chosen is None else f"{trial.label} ({trial.chosen})"
             scores = f"LL {trial.result.scores.ll:.2f} ({trial.seconds:.0f} s)"
             print(f"fold {split + 1} of {folds}: {label} {scores}", file=sys.stderr)
 
     settings = {"epochs": epochs, "objective": require_objective(objective)}
     request = FitRequest(seed=seed, settings={name: value for name, value in settings.items() if value is not None})
-    result = compare_file(data, wanted, given, chosen, folds, request, say, groups)
+    result = compare_file(data, wanted, given, chosen, folds, request, say, groups, others)
     if html is not None:
         write_page(result, html)
     failed = [f"{label} failed: {reason}" for label, reason in result.leaderboard.failures.items()]

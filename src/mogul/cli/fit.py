@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from mogul.cli.words import choice_line, counted, epochs_words, floor_words, noise_words, objective_words, seconds_words
+from mogul.cli.words import (
+    choice_line,
+    counted,
+    epochs_words,
+    floor_words,
+    noise_words,
+    objective_words,
+    seconds_words,
+    transforms_words,
+)
 from mogul.comparison.crossval import Leaderboard, Split, compare, holdout, require_known_outputs
 from mogul.data import Dataset
 from mogul.data.sources.columns import ON_COMMAND_LINE, Columns
@@ -72,6 +81,7 @@ class FitSummary:
     groups: str | None
     missing_share: float
     courses: list[Course]
+    transforms: dict[str, str]
     noise: str
     noise_factors: int
     noise_floor: float
@@ -197,6 +207,7 @@ def _summary(
         groups=groups,
         missing_share=data.num_missing / data.y.size,
         courses=[_course(each) for each in fitted.single_models],
+        transforms=fitted.transforms,
         noise=fitted.noise_name,
         noise_factors=fitted.noise_factors,
         noise_floor=fitted.noise_floor,
@@ -236,6 +247,7 @@ def fit_lines(summary: FitSummary, modules: Sequence[str] = ()) -> list[str]:
         f"Rows     {summary.num_rows:,}{trained}",
         f"Inputs   {counted(summary.input_names) or 'latent'}",
         f"Outputs  {counted(summary.output_names)} ({missing})",
+        *([f"Transform {transforms_words(summary.transforms)}"] if summary.transforms else []),
         *_model(summary),
         f"Noise    {noise_words(summary.noise, summary.noise_factors)}, {floor_words(summary.noise_floor)}",
         *_why_noise(summary),

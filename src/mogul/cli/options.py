@@ -105,6 +105,23 @@ def levels(text: str | None) -> list[float]:
     return list(dict.fromkeys(found))
 
 
+def transform_by_output(text: str | None) -> Any:
+    """One transform for all outputs, or some by name.
+
+    >>> transform_by_output("log"), transform_by_output("Cd=log,Pb=auto")
+    ('log', {'Cd': 'log', 'Pb': 'auto'})
+    """
+    if text is None or "=" not in text:
+        return text
+    pairs = [part.rpartition("=") for part in listed(text, "--transform")]
+    for name, equals, kind in pairs:
+        if not (name and equals and kind):
+            raise ConfigError(
+                f"--transform must be one name, or output=name separated by commas; got {text!r}. Try Cd=log,Pb=auto."
+            )
+    return {name: kind for name, _, kind in pairs}
+
+
 def require_least(option: str, value: int | None, least: int) -> None:
     """Check a whole number, if one was given."""
     if value is not None and value < least:

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 from safetensors import SafetensorError, safe_open
 
-from mogul.cli.words import choice_line, counted, epochs_words, objective_words, seconds_words
+from mogul.cli.words import choice_line, counted, epochs_words, objective_words, seconds_words, transforms_words
+from mogul.core.transforms import Transforms
 from mogul.errors import FileError
 from mogul.models.families import mixture
 from mogul.storage.container import choice_of_today, read_header
@@ -55,6 +56,7 @@ class ModelCard:
     seconds: float
     choice: dict[str, Any] | None
     calibration: dict[str, int] | None
+    transforms: dict[str, str]
     noise_factors: int
     versions: dict[str, str]
 
@@ -94,6 +96,7 @@ def _card(path: Path, header: dict[str, Any]) -> ModelCard:
         seconds=float(sum(sum(history["columns"]["seconds"]) for history in histories)),
         choice=_choice(choice_of_today(header.get("choice"), str(header["model"]))),
         calibration=_calibration(path),
+        transforms=_transforms(header),
         noise_factors=_noise_factors(path),
         versions={str(name): str(version) for name, version in header["versions"].items()},
     )
@@ -130,6 +133,12 @@ def _calibration(path: Path) -> dict[str, int] | None:
             return None
         groups = tensors.get_tensor(_GROUPS)
     return {"num_rows": len(groups), "num_groups": len(np.unique(groups))}
+
+
+def _transforms(header: dict[str, Any]) -> dict[str, str]:
+    """The outputs that are transformed, and how."""
+    plain = header["scaling"].get("transforms")
+    return {} if plain is None else Transforms.from_plain(plain).words(header["output_names"])
 
 
 def _noise_factors(path: Path) -> int:
@@ -172,6 +181,7 @@ def card_lines(card: ModelCard) -> list[tuple[str, str]]:
         *([("noise", f"correlated across outputs ({_factors(card.noise_factors)})")] if card.noise_factors else []),
         ("inputs", counted(card.input_names)),
         ("outputs", counted(card.output_names)),
+        *([("transform", transforms_words(card.transforms))] if card.transforms else []),
         *_labelled("training", _training(card)),
         ("calibration", _calibration_words(card.calibration)),
         *([] if card.choice is None else [("chosen", choice_line(card.choice))]),

@@ -25,6 +25,17 @@ def counted(names: Sequence[str]) -> str:
     return f"{len(names)}: {shown}" + (", …" if len(names) > _SHOWN else "")
 
 
+def transforms_words(transforms: Mapping[str, str]) -> str:
+    """Each transform with its outputs.
+
+    >>> transforms_words({"Cd": "log", "Co": "yeo-johnson (λ = 0.50)", "Cu": "log"})
+    'log of Cd, Cu; yeo-johnson (λ = 0.50) of Co'
+    """
+    kinds = dict.fromkeys(transforms.values())
+    outputs = {kind: [name for name, own in transforms.items() if own == kind] for kind in kinds}
+    return "; ".join(f"{kind} of {', '.join(names)}" for kind, names in outputs.items())
+
+
 def epochs_words(count: int) -> str:
     """The number of epochs as text.
 

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mogul._typing import Array, IntArray
+from mogul.core.transforms import TransformChoice, Transforms
 from mogul.data.checks import (
     as_matrix,
     in_order,
@@ -146,15 +147,61 @@ class Standardiser:
 
 @dataclass(frozen=True)
 class Scaling:
-    """The standardisers of inputs and outputs, learnt once on training data."""
+    """The standardisers of inputs and outputs, learnt once on training data.
+
+    Args:
+        inputs: of inputs.
+        outputs: of outputs in the user's units.
+        transforms: of outputs before they are modelled; None: they are modelled as they are.
+        transformed: the standardiser of transformed outputs.
+    """
 
     inputs: Standardiser
     outputs: Standardiser
+    transforms: Transforms | None = None
+    transformed: Standardiser | None = None
 
     @staticmethod
-    def of(data: Dataset) -> "Scaling":
-        """Learn both from training data."""
-        return Scaling(Standardiser.of(data.x), Standardiser.of(data.y))
+    def of(data: Dataset, transform: TransformChoice = None) -> "Scaling":
+        """Learn all of it from training data."""
+        plain = Scaling(Standardiser.of(data.x), Standardiser.of(data.y))
+        transforms = Transforms.of(transform, data.x, data.y, data.output_names)
+        if transforms is None:
+            return plain
+        return Scaling(plain.inputs, plain.outputs, transforms, Standardiser.of(transforms.apply(data.y)))
+
+    @property
+    def modelled(self) -> Standardiser:
+        """The standardiser of what is modelled: outputs, or transformed outputs."""
+        return self.outputs if self.transformed is None else self.transformed
+
+    @property
+    def without_transforms(self) -> "Scaling":
+        """That of a model of transformed outputs, as if these were the outputs."""
+        return Scaling(self.inputs, self.modelled)
+
+    def apply_transforms(self, data: Dataset) -> Dataset:
+        """The same rows with outputs as they are modelled, before standardisation."""
+        if self.transforms is None:
+            return data
+        self.transforms.require_support(data.y, data.output_names)
+        same = data.rows(np.arange(data.num_rows))
+        same.y = self.transforms.apply(data.y)
+        return same
+
+    def undo_transforms(self, values: Float[Array, "*S N P"]) -> Float[Array, "*S N P"]:
+        """From outputs as they are modelled to the user's units."""
+        return values if self.transforms is None else self.transforms.undo(values)
+
+    def log_slope(self, data: Dataset) -> float:
+        """The mean over rows of what the log density in standardised units exceeds that of the model by.
+
+        Σ log t′(y) scale/scale′ over the observed outputs, with the scales before and after the transform t.
+        """
+        if self.transforms is None:
+            return 0.0
+        each = self.transforms.log_slope(data.y) + np.log(self.outputs.scale / self.modelled.scale)
+        return float(np.nansum(each) / data.num_rows)
 
     def without_inputs(self, num_inputs: int) -> "Scaling":
         """The same scaling of outputs, with unscaled latent inputs."""
@@ -163,7 +210,7 @@ class Scaling:
     def batch(self, data: Dataset, dtype: torch.dtype) -> "Batch":
         """All rows, standardised, as tensors."""
         x = self.inputs.apply(data.x) if data.num_inputs else data.x
-        y = self.outputs.apply(data.y)
+        y = self.modelled.apply(self.apply_transforms(data).y)
         return Batch.of(torch.as_tensor(x, dtype=dtype), torch.as_tensor(y, dtype=dtype))
 
 

@@ -86,7 +86,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         self.fitted_ = fitted
         self.output_names_ = fitted.output_names
         # Set now and not on first use: predictions must not change the estimator.
-        self._quick = fitted.predictor(seed=self._seed)
+        self._quick = fitted.modelled.predictor(seed=self._seed)
 
     def _request(self, model: str | None, **asked: Any) -> FitRequest:
         """The training request that `mogul.fit` makes from the same arguments."""

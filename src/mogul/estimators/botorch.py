@@ -69,6 +69,12 @@ class Surrogate(BotorchModel):
                 f"A surrogate must be of one model; this is a mixture of {fitted.num_members}: {fitted.model_name}. "
                 "Name one model, and leave num_kept out."
             )
+        if fitted.transforms:
+            name, words = next(iter(fitted.transforms.items()))
+            raise ConfigError(
+                f"A surrogate must be of outputs without a transform; {name!r} has {words}. Fit without one, to "
+                "the transformed outputs."
+            )
         inputs, outputs = fitted.scaling.inputs, fitted.scaling.outputs
         units = {
             "input_shift": torch.as_tensor(inputs.shift),

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mogul._typing import Array
 from mogul.config import Precision, TrainingConfig
+from mogul.core.transforms import TransformChoice
 from mogul.data import Dataset
 from mogul.data.sources.containers import FrameKind, Outputs, as_array, as_frame, copies, named_dataset
 from mogul.data.splits import group_numbers
@@ -72,6 +73,9 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         precision: "float32" or "float64".
         mean: "linear" (the default), "trees", "boosting", any scikit-learn regressor, "paper", "zero" or "constant", as
             `mogul.fit` takes it.
+        output_transform: "log", "yeo-johnson" or "auto" for outputs that are positive, skewed or counted; one for all,
+            or a dict by names of outputs. It is `transform` of `mogul.fit`; scikit-learn takes an estimator with an
+            attribute of that name for a transformer.
         num_latents: the number L of GPs; P for up to 24 outputs (up to 4 with more than 2,500 rows), else
             max(4, ⌈P/2⌉); ⌈P/2⌉ in the paper's preset.
         num_hidden: the number H of hidden units.
@@ -123,6 +127,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         objective: ObjectiveName | None = None,
         precision: Precision | None = None,
         mean: MeanChoice | None = None,
+        output_transform: TransformChoice = None,
         num_latents: int | None = None,
         num_hidden: int | None = None,
         num_inducing: int | None = None,
@@ -144,6 +149,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         self.objective = objective
         self.precision = precision
         self.mean = mean
+        self.output_transform = output_transform
         self.num_latents = num_latents
         self.num_hidden = num_hidden
         self.num_inducing = num_inducing
@@ -199,6 +205,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         request = self._request(
             model,
             mean=self.mean,
+            transform=self.output_transform,
             settings={} if epochs is None else {"epochs": epochs},
             validation=share_of(validation),
             calibrate=share_of(self.calibrate, "calibrate", otherwise=""),
@@ -255,21 +262,21 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         if return_std and return_cov:
             raise ConfigError("Ask for return_std or return_cov; got both. The diagonal of the covariance is std².")
         matrix = self._matrix(X, reset=False)
-        if given is not None:
-            return self._predict_given(X, self._mixtures(matrix, given), return_std, return_cov)
+        if given is not None or self.fitted_.transforms:
+            return self._predict_mixtures(X, self._mixtures(matrix, given), return_std, return_cov)
         if not (return_std or return_cov):
             return self._given_back(self._quick.mean(matrix), X)
         mean, std = self._quick.mean_std(matrix)
         if return_std:
             return self._given_back(mean, X), self._given_back(std, X)
-        parts = [_correlations(part) for part in self._mixtures(matrix)]
+        parts = [part.correlations() for part in self._mixtures(matrix)]
         cov: Array = np.concatenate(parts) * (std[:, :, None] * std[:, None, :])
         return self._given_back(mean, X), cov
 
-    def _predict_given(self, X: Any, parts: list[Prediction], return_std: bool, return_cov: bool) -> Any:
+    def _predict_mixtures(self, X: Any, parts: list[Prediction], return_std: bool, return_cov: bool) -> Any:
         mean, std = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "std"))
         if return_cov:
-            cov: Array = np.concatenate([_correlations(part) for part in parts]) * (std[:, :, None] * std[:, None, :])
+            cov: Array = np.concatenate([part.correlations() for part in parts]) * (std[:, :, None] * std[:, None, :])
             return self._given_back(mean, X), cov
         return (self._given_back(mean, X), self._given_back(std, X)) if return_std else self._given_back(mean, X)
 
@@ -299,7 +306,9 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         """
         matrix = self._matrix(X, reset=False)
         calibration = self.fitted_.require_calibration()
-        low, high = calibration.interval(*self._quick.mean_std(matrix), coverage)
+        low, high = map(
+            self.fitted_.scaling.undo_transforms, calibration.interval(*self._quick.mean_std(matrix), coverage)
+        )
         return self._given_back(low, X), self._given_back(high, X)
 
     def sample_y(
@@ -319,8 +328,10 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         if joint and given is not None:
             raise ConfigError("given= is for draws of each row by itself; got joint=True. Leave one of them out.")
         if joint:
-            draws = self.fitted_.sample_functions(matrix, n_samples, seed)
-            draws = draws + self.fitted_.sample_noise(matrix, n_samples, seed)
+            modelled = self.fitted_.modelled
+            draws = modelled.sample_functions(matrix, n_samples, seed)
+            draws = draws + modelled.sample_noise(matrix, n_samples, seed)
+            draws = self.fitted_.scaling.undo_transforms(draws)
         else:
             draws = self.fitted_.predict(matrix, n_samples, seed, given).sample_components(n_samples, seed)
         moved: Array = np.moveaxis(draws, 0, -1)
@@ -340,7 +351,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² as scikit-learn defines it, over observed values, averaged over outputs."""
         matrix = self._matrix(X, reset=False)
-        mean = self._quick.mean(matrix)
+        mean = self._mean(matrix)
         outputs = Outputs.of(y, type(self).__name__)
         self._require_outputs(outputs)
         data = named_dataset(matrix, self._names_in(), outputs).in_order(self.fitted_.input_names, self.output_names_)
@@ -356,8 +367,19 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
 
     def jacobian(self, X: Any) -> Float[Array, "N P D"] | Float[Array, "N D"]:
         """∂mean/∂x at each row, in units of an output over units of an input."""
+        if self.fitted_.transforms:
+            name, words = next(iter(self.fitted_.transforms.items()))
+            raise ConfigError(
+                f"jacobian needs outputs without a transform; {name!r} has {words}. "
+                "Use fitted_.modelled.predictor().jacobian for transformed outputs."
+            )
         slopes = self._quick.jacobian(self._matrix(X, reset=False))
         return slopes[:, 0] if self._single else slopes
+
+    def _mean(self, matrix: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        if self.fitted_.transforms:
+            return np.concatenate([part.mean for part in self._mixtures(matrix)])
+        return self._quick.mean(matrix)
 
     def _mixtures(self, matrix: Float[Array, "N D"], given: Any = None) -> list[Prediction]:
         known = None if given is None else self.fitted_.known_outputs(given, len(matrix))
@@ -414,15 +436,3 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def _correlations(mixture: Prediction) -> Float[Array, "N P P"]:
-    """Correlations of the outputs at each row, from the covariance of component means plus component variances."""
-    cov = mixture.cov_of_means()
-    cov += mixture.joint.cross_cov(cov.shape[-1])
-    diagonal = np.arange(cov.shape[-1])
-    cov[:, diagonal, diagonal] += mixture.average(mixture.component_var)
-    scale = np.sqrt(cov[:, diagonal, diagonal])
-    cov /= scale[:, :, None] * scale[:, None, :]
-    cov[:, diagonal, diagonal] = 1.0  # exactly, so that covariances' diagonals equal return_std's variances
-    return cov

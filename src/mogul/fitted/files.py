@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mogul.core.transforms import Transforms
 from mogul.data import Batch, Scaling, Standardiser
 from mogul.errors import FileError, MogulError, UnknownNameError
 from mogul.fitted.blueprint import Blueprint, Layouts, layouts_of, rebuilt
@@ -22,7 +23,14 @@ from mogul.fitted.history import Candidate, Choice, EpochRecord, History
 from mogul.fitted.mixture import FittedMixture
 from mogul.models.families import Name
 from mogul.registry import Kind, require_savable
-from mogul.storage.container import choice_of_today, read_header, read_sealed, write_sealed
+from mogul.storage.container import (
+    FORMAT,
+    FORMAT_WITH_TRANSFORMS,
+    choice_of_today,
+    read_header,
+    read_sealed,
+    write_sealed,
+)
 from mogul.storage.settings import decode, encode
 
 Header = dict[str, Any]
@@ -99,6 +107,7 @@ def _header(fitted: Fitted, layouts: Layouts) -> Header:
             require_savable(Name.parse(each.blueprint.model).family)
     latent = isinstance(fitted, FittedLatent)
     return {
+        "format": FORMAT if fitted.scaling.transforms is None else FORMAT_WITH_TRANSFORMS,
         "kind": "latent" if latent else "observed",
         "model": blueprint.model,
         "options": {name: encode(value, name) for name, value in blueprint.options.items()},
@@ -109,10 +118,7 @@ def _header(fitted: Fitted, layouts: Layouts) -> Header:
         "inference": encode(fitted.inference, "inference") if isinstance(fitted, FittedLatent) else None,
         "input_names": fitted.input_names,
         "output_names": fitted.output_names,
-        "scaling": {
-            "inputs": _plain_standardiser(fitted.scaling.inputs),
-            "outputs": _plain_standardiser(fitted.scaling.outputs),
-        },
+        "scaling": _plain_scaling(fitted.scaling),
         "layouts": layouts,
         "history": _plain_history(fitted.history),
         "members": [_plain_member(member, fitted) for member in _others(fitted)],
@@ -131,7 +137,7 @@ def _fitted(header: Header, tensors: dict[str, Tensor]) -> Fitted:
         decode(header["config"]),
     )
     names = header["input_names"], header["output_names"]
-    scaling = Scaling(*(_standardiser(header["scaling"][side]) for side in ("inputs", "outputs")))
+    scaling = _scaling(header["scaling"])
     _require_sizes(blueprint, names, scaling)
     model = rebuilt(blueprint, _named(tensors, _MODEL), header["layouts"])
     history = _history(header["history"])
@@ -156,9 +162,27 @@ def _require_sizes(blueprint: Blueprint, names: tuple[list[str], list[str]], sca
         (blueprint.num_inputs, len(names[0]), len(scaling.inputs.shift), len(scaling.inputs.scale)),
         (blueprint.num_outputs, len(names[1]), len(scaling.outputs.shift), len(scaling.outputs.scale)),
     ]
+    if scaling.transforms is not None:
+        modelled = scaling.modelled
+        found.append((blueprint.num_outputs, len(scaling.transforms.each), len(modelled.shift), len(modelled.scale)))
     for sizes in found:
         if len(set(sizes)) > 1:
             raise FileError(f"Sizes, names and scaling in a header must agree; got {sizes}. Do not trust this file.")
+
+
+def _plain_scaling(scaling: Scaling) -> Header:
+    """Standardisers and, where there are any, transforms."""
+    plain: Header = {side: _plain_standardiser(getattr(scaling, side)) for side in ("inputs", "outputs")}
+    if scaling.transforms is None:
+        return plain
+    return {**plain, "transforms": scaling.transforms.plain(), "transformed": _plain_standardiser(scaling.modelled)}
+
+
+def _scaling(plain: Header) -> Scaling:
+    inputs, outputs = (_standardiser(plain[side]) for side in ("inputs", "outputs"))
+    if "transforms" not in plain:
+        return Scaling(inputs, outputs)
+    return Scaling(inputs, outputs, Transforms.from_plain(plain["transforms"]), _standardiser(plain["transformed"]))
 
 
 def _plain_standardiser(standardiser: Standardiser) -> dict[str, list[float]]:

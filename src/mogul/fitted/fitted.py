@@ -31,7 +31,7 @@ from mogul.fitted.predictor import FittedPredictor, PooledPredictor, Predictor
 from mogul.metrics import FEW_OUTER, NUM_INNER, NUM_OUTER, Scores, score
 from mogul.models.inputs import Latent
 from mogul.models.model import Model
-from mogul.prediction import Prediction, predict
+from mogul.prediction import Prediction, Warped, predict
 
 # Numbers in a part of a prediction's mixture: about 160 MB in float64.
 _PART = 20_000_000
@@ -86,7 +86,25 @@ class Fitted:
         """
         prediction = self._predict(x, num_samples, seed)
         prediction = prediction if self.calibration is None else prediction.stretched(self.calibration.stretch)
-        return prediction if given is None else prediction.given(self.known_outputs(given, len(prediction.mean)), seed)
+        if given is None:
+            return self._in_units(prediction)
+        known = self.known_outputs(given, len(prediction.mean))
+        return self._in_units(prediction).given(known, seed)
+
+    def _in_units(self, modelled: Prediction) -> Prediction:
+        """From outputs as they are modelled to the user's units."""
+        transforms = self.scaling.transforms
+        return modelled if transforms is None else Warped(modelled, transforms)
+
+    @property
+    def modelled(self) -> "Fitted":
+        """The same model of transformed outputs; itself where no output is transformed."""
+        return self if self.scaling.transforms is None else replace(self, scaling=self.scaling.without_transforms)
+
+    @property
+    def transforms(self) -> dict[str, str]:
+        """The outputs that are transformed, and how."""
+        return {} if self.scaling.transforms is None else self.scaling.transforms.words(self.output_names)
 
     def known_outputs(self, given: Any, num_rows: int) -> Float[Array, "N P"]:
         """What `predict` is given, in the order of the outputs; a frame may have some of them."""
@@ -107,6 +125,8 @@ class Fitted:
                 f"given must have a row for each row of X, {num_rows}; got {len(matrix)}. "
                 "Put NaN where nothing is known."
             )
+        if self.scaling.transforms is not None:
+            self.scaling.transforms.require_support(matrix, self.output_names)
         return np.ascontiguousarray(matrix)
 
     def _by_name(self, frame: Any) -> tuple[Float[Array, "N P"], list[str]]:
@@ -125,8 +145,9 @@ class Fitted:
         return matrix, self.output_names
 
     def _predict(self, x: Any, num_samples: int, seed: int) -> Prediction:
+        """The prediction of outputs as they are modelled."""
         generator = torch.Generator().manual_seed(seed)
-        return predict(self.model, self._standardised(x), num_samples, generator).rescaled(self.scaling.outputs)
+        return predict(self.model, self._standardised(x), num_samples, generator).rescaled(self.scaling.modelled)
 
     def calibrated(self, data: Dataset, groups: Any = None, seed: int = 0) -> "Fitted":
         """The same model with standard deviations and intervals calibrated on these rows: see `Calibration`.
@@ -144,8 +165,8 @@ class Fitted:
             >>> bool(low < high)
             True
         """
-        own = replace(self, calibration=None)
-        data = data.in_order(self.input_names, self.output_names)
+        own = replace(self.modelled, calibration=None)
+        data = self.scaling.apply_transforms(data.in_order(self.input_names, self.output_names))
         numbers = np.arange(data.num_rows) if groups is None else group_numbers(groups, data.num_rows)
         mean, std = own.predictor(seed=seed).mean_std(data.x)
         parts = own.predict_parts(data, _CALIBRATION_DRAWS, seed)
@@ -154,7 +175,8 @@ class Fitted:
     def interval(self, x: Any, coverage: float = 0.9) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Lower and upper ends of an interval that holds each output with this probability: see `Calibration`."""
         calibration = self.require_calibration()
-        return calibration.interval(*self.predictor(seed=calibration.seed).mean_std(x), coverage)
+        low, high = calibration.interval(*self.modelled.predictor(seed=calibration.seed).mean_std(x), coverage)
+        return self.scaling.undo_transforms(low), self.scaling.undo_transforms(high)
 
     def require_calibration(self) -> Calibration:
         """The calibration, or an error if there is none."""
@@ -169,23 +191,28 @@ class Fitted:
         """Draws of the noise-free outputs at x, correlated over points: whole functions."""
         require_positive(num_samples=num_samples)
         functions = self._functions(x, num_samples, seed)
-        if self.calibration is None:
-            return functions
-        mean = self.predict(x, seed=seed).mean
-        result: Array = mean + self.calibration.stretch * (functions - mean)
-        return result
+        if self.calibration is not None:
+            mean = self.modelled.predict(x, seed=seed).mean
+            functions = mean + self.calibration.stretch * (functions - mean)
+        return self.scaling.undo_transforms(functions)
 
     def _functions(self, x: Any, num_samples: int, seed: int) -> Float[Array, "S N P"]:
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             draws = self.model.sample_joint(self._standardised(x), num_samples, generator)
-        return self.scaling.outputs.undo(draws.double().cpu().numpy())
+        return self.scaling.modelled.undo(draws.double().cpu().numpy())
 
     def sample_noise(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
         """Draws of the outputs' noise at x, independent over points."""
         require_positive(num_samples=num_samples)
+        self._require_untransformed("sample_noise", "Draw whole outputs: predict(x).sample(100), or sample_y.")
         noise = self._noise(x, num_samples, seed)
         return noise if self.calibration is None else self.calibration.stretch * noise
+
+    def _require_untransformed(self, what: str, remedy: str) -> None:
+        if self.scaling.transforms is not None:
+            name, words = next(iter(self.transforms.items()))
+            raise ConfigError(f"{what} needs outputs without a transform; {name!r} has {words}. {remedy}")
 
     def _noise(self, x: Any, num_samples: int, seed: int) -> Float[Array, "S N P"]:
         generator = torch.Generator().manual_seed(seed)
@@ -194,8 +221,8 @@ class Fitted:
         with torch.no_grad():
             law, unit = self.model.head.noise.forward(rows, generator), self.model.mean.scale
             var = (unit.square() * law.draw_var(shape, generator)).expand(shape)
-            joint = self.model.head.joint(law, torch.zeros_like(var), var, unit).rescaled(self.scaling.outputs.scale)
-        std = self.scaling.outputs.scale * np.sqrt(var.double().cpu().numpy())
+            joint = self.model.head.joint(law, torch.zeros_like(var), var, unit).rescaled(self.scaling.modelled.scale)
+        std = self.scaling.modelled.scale * np.sqrt(var.double().cpu().numpy())
         return joint.deviations(std, np.random.default_rng(seed))
 
     def log_density(self, x: Any, y: Any, num_samples: int = 100, seed: int = 0) -> Float[Array, "N"]:
@@ -226,6 +253,7 @@ class Fitted:
 
     def predictor(self, num_samples: int = 32, seed: int = 0, precision: torch.dtype | None = None) -> FittedPredictor:
         """A frozen copy for fast predictions at x, in the user's units; only deep models use draws."""
+        self._require_untransformed("predictor", "Use predict, or modelled.predictor() for transformed outputs.")
         predictor = self._predictor(num_samples, seed, precision)
         stretch = None if self.calibration is None else self.calibration.stretch
         return FittedPredictor(predictor, self.scaling, self.input_names, stretch)

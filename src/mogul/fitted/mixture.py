@@ -73,13 +73,13 @@ class FittedMixture(Fitted):
         return self.members
 
     def _predict(self, x: Any, num_samples: int, seed: int) -> Prediction:
-        return Prediction.pooled([member.predict(x, num_samples, seed) for member in self.members])
+        return Prediction.pooled([member._predict(x, num_samples, seed) for member in self.members])
 
     def _functions(self, x: Any, num_samples: int, seed: int) -> Float[Array, "S N P"]:
-        return self._by_member([member.sample_functions(x, num_samples, seed) for member in self.members], seed)
+        return self._by_member([member._functions(x, num_samples, seed) for member in self.members], seed)
 
     def _noise(self, x: Any, num_samples: int, seed: int) -> Float[Array, "S N P"]:
-        return self._by_member([member.sample_noise(x, num_samples, seed) for member in self.members], seed)
+        return self._by_member([member._noise(x, num_samples, seed) for member in self.members], seed)
 
     def _by_member(self, draws: list[Float[Array, "S N P"]], seed: int) -> Float[Array, "S N P"]:
         """Each draw from a random member; the same seed chooses the same members for functions and noise."""

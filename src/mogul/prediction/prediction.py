@@ -252,6 +252,17 @@ class Prediction:
             result = (centered * (weight if weight.ndim == 1 else weight.T[:, None])) @ centered.swapaxes(1, 2)
         return result
 
+    def correlations(self) -> Float[Array, "N P P"]:
+        """Correlations of the outputs at each point, from the covariance of component means plus their variances."""
+        cov = self.cov_of_means()
+        cov += self.joint.cross_cov(cov.shape[-1])
+        diagonal = np.arange(cov.shape[-1])
+        cov[:, diagonal, diagonal] += self.average(self.component_var)
+        scale = np.sqrt(cov[:, diagonal, diagonal])
+        cov /= scale[:, :, None] * scale[:, None, :]
+        cov[:, diagonal, diagonal] = 1.0  # exactly, so that covariances' diagonals equal variances
+        return cov
+
     def cdf(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
         """P(output ≤ y), per point and output; NaN where y is missing."""
         self.require_shape(y)

@@ -14,7 +14,8 @@ from typing import Any, BinaryIO, NoReturn
 from mogul.errors import FileError
 from mogul.storage.atomic import write_whole
 
-FORMAT = 1
+# Files with transformed outputs have a format of their own: older versions would overlook the transforms.
+FORMAT, FORMAT_WITH_TRANSFORMS = 1, 2
 Tensors = dict[str, Any]  # torch.Tensor by name
 KEY = "mogul"
 _LENGTH_BYTES = 8  # of safetensors: the length of its header comes first
@@ -77,9 +78,10 @@ def _parsed(path: Path, text: bytes, num_bytes: int) -> dict[str, Any]:
         known = False
     if not known:
         _refuse(path, "its header is not one of mogul's")
-    if header["format"] > FORMAT:
+    if header["format"] > FORMAT_WITH_TRANSFORMS:
         raise FileError(
-            f"A model file must have format {FORMAT} or older; {path} has format {header['format']}. Update mogul."
+            f"A model file must have format {FORMAT_WITH_TRANSFORMS} or older; {path} has format {header['format']}. "
+            "Update mogul."
         )
     if promised != num_bytes:
         raise FileError(

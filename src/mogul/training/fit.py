@@ -12,6 +12,7 @@ from jaxtyping import Int
 
 from mogul._typing import IntArray
 from mogul.config import Stopping, TrainingConfig
+from mogul.core.transforms import TransformChoice
 from mogul.data import Dataset
 from mogul.data.advice import row_advice
 from mogul.data.sources.containers import as_array
@@ -57,6 +58,7 @@ def fit(
     preset: str | None = None,
     seed: int = 0,
     mean: MeanChoice | None = None,
+    transform: TransformChoice = None,
     num_inputs: int | None = None,
     on_epoch: Callable[[EpochRecord, Model], None] | None = None,
     checkpoint: str | PathLike[str] | None = None,
@@ -105,6 +107,10 @@ def fit(
             trained on residuals of rows that it was not fitted to, and predictions add its fit to all rows. "paper"
             has no mean under the outputs, and the latent GPs have the paper's means (the default of the paper's preset
             and of latent inputs); "zero" and "constant" choose the latent GPs' means.
+        transform: what is modelled in place of an output y: "log" log y, for positive outputs; "yeo-johnson" a power
+            of y by maximum likelihood, for skewed outputs and counts of any sign; "auto" the one of these, or y itself,
+            under which residuals are nearest to Normal. One for all outputs, a dict by their names, or a list.
+            Predictions and densities are in units of y: see `mogul.prediction.Warped`.
         num_inputs: the number of latent inputs of an `-lvm` model; 4 by default.
         on_epoch: called after each epoch with its record and the model, which it must not change; epochs that are
             rolled back come again. With a regressor as the mean, the model is that of its residuals.
@@ -151,6 +157,7 @@ def fit(
         preset=preset,
         seed=seed,
         mean=mean,
+        transform=transform,
         options=options,
         settings={setting: value for setting, value in given.items() if value is not None},
         groups=None if labels is None else group_numbers(as_array(labels), data.num_rows),
@@ -174,6 +181,7 @@ class FitRequest:
         as_in_paper: whether noise, sizes and mean are the paper's where they are not given, as with preset="paper".
         seed: of everything random but training by a config, which has its own.
         mean: as `mogul.fit` takes it.
+        transform: as `mogul.fit` takes it.
         options: options of `mogul.models.build`.
         settings: some of `SETTINGS`, in place of the preset's or the config's.
         groups: the number of each row's group.
@@ -197,6 +205,7 @@ class FitRequest:
     as_in_paper: bool = False
     seed: int = 0
     mean: MeanChoice | None = None
+    transform: TransformChoice = None
     options: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     groups: Int[IntArray, "N"] | None = None
@@ -241,7 +250,8 @@ class FitRequest:
             config = candidates.validated(self.config_for(name, rows), known.num_rows, given=given)
             mean = default_mean(name, paper) if self.mean is None else self.mean
             units = rows.units(known.num_rows)
-            return Task.of(known, name, config, mean, self.num_inputs, options, places, self.saving, units)
+            asked = known, name, config, mean, self.num_inputs, options, places, self.saving, units
+            return Task.of(*asked, self.transform)
 
         retrain = self._grouped or (candidates.choosing and drawn) if self.retrain is None else self.retrain
         fitted = train_candidates(candidates, task_of, retrain=retrain)

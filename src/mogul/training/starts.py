@@ -15,6 +15,7 @@ from jaxtyping import Int
 from mogul import models
 from mogul._typing import IntArray
 from mogul.config import InferenceConfig, TrainingConfig
+from mogul.core.transforms import TransformChoice, kinds_of
 from mogul.data import Batch, Dataset, Scaling
 from mogul.data.advice import advice
 from mogul.data.checks import require_some_of_each
@@ -75,6 +76,7 @@ class Task:
         saving: what happens after an epoch.
         kept: places of the rows to train on.
         units: numbers of all rows: those with the same number are left out together when a mean is cross-fitted.
+        transform: of the outputs, as `mogul.fit` takes it.
     """
 
     data: Dataset
@@ -90,6 +92,7 @@ class Task:
     saving: Saving
     kept: Int[IntArray, "K"]
     units: Int[IntArray, "N"]
+    transform: TransformChoice = None
 
     @staticmethod
     def of(
@@ -102,9 +105,15 @@ class Task:
         held_out: Int[IntArray, "W"] | None,
         saving: Saving,
         units: Int[IntArray, "N"] | None = None,
+        transform: TransformChoice = None,
     ) -> "Task":
         """Split and scale the rows. Validation rows are excluded from everything else, scaling included."""
         _require_possible(data, model, config, mean, given=held_out is not None)
+        if models.Name.parse(model).latent and any(kinds_of(transform, data.output_names)):
+            raise ConfigError(
+                f"transform needs a model with observed inputs; got {transform!r} with {model}. Transform outputs "
+                "before the fit, and leave transform out."
+            )
         kept, places = split_rows(data.num_rows, config.stopping, held_out, config.seed)
         if len(places) and np.isnan(data.y[places]).all():
             raise DataError(
@@ -112,7 +121,7 @@ class Task:
             )
         known = data.rows(kept) if len(places) else data
         require_some_of_each(known.y, data.output_names)
-        scaling = Scaling.of(known)
+        scaling = Scaling.of(known, transform)
         return Task(
             data,
             model,
@@ -127,14 +136,14 @@ class Task:
             saving,
             kept,
             np.arange(data.num_rows) if units is None else units,
+            transform,
         )
 
     def on_all_rows(self, rates: tuple[float, ...]) -> "Task":
         """The same without validation rows, with a learning rate for each epoch; 0 leaves a start as it is."""
         config = self.config.replaying(rates) if all(rates) else replace(self.config, stopping=None)
-        return Task.of(
-            self.data, self.model, config, self.mean, self.num_inputs, self.options, None, self.saving, self.units
-        )
+        kept = self.data, self.model, config, self.mean, self.num_inputs, self.options, None, self.saving, self.units
+        return Task.of(*kept, self.transform)
 
     @property
     def latent(self) -> bool:
@@ -205,6 +214,8 @@ class Task:
             return None
         mean = self.mean if isinstance(self.mean, str) else repr(self.mean)
         settings = {"model": self.model, "config": self.config, "mean": mean, "num_inputs": self.num_inputs}
+        if self.transform is not None:  # checkpoints of older versions have none
+            settings["transform"] = self.transform
         identity = identity_of(self.data, **settings, options=dict(options), held_out=self.given_places)
         return Checkpoint(self.saving.folder.joinpath(*place), identity, self.saving.seconds)
 
@@ -320,6 +331,10 @@ class Task:
 
     def _of(self, run: Run, history: History, batch: Batch, blueprint: Blueprint) -> Fitted:
         names = self.data.input_names, self.data.output_names
+        if history.held_out is not None and self.scaling.transforms is not None:
+            # Validation rows were scored as they are modelled; scores are compared with those of other transforms.
+            gain = self.scaling.log_slope(self.data.rows(np.setdiff1d(np.arange(self.data.num_rows), self.kept)))
+            history = replace(history, held_out=history.held_out + gain)
         if not self.latent:
             return Fitted(run.model, self.scaling, *names, history, blueprint=blueprint)
         return FittedLatent(
