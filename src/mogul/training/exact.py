@@ -34,6 +34,8 @@ _FORWARD_ROWS, _FORWARD_LENGTHSCALES, _FORWARD_NOISES = 100, (0.2, 0.6, 2.0), (1
 _MOST_SELECTED, _MOST_TRIED = 8, 16
 # Log lengthscales at which each input is tried again at the end, and the least gain for another climb.
 _SCANNED, _SCAN_GAIN, _RESCANS = (math.log(0.4), math.log(1.2), math.log(3.0)), 0.5, 3
+# With more inputs than this, only those are scanned, and have an uncertainty of their own, that matter most.
+_MOST_INPUTS = 24
 _BIAS_VAR = 1.0
 # A linear mean from the beginning would hide inputs with a nonlinear effect, so it is added to the optimum without it;
 # another optimum must have a log evidence larger by this amount.
@@ -101,6 +103,7 @@ def fit_exact_gp(
     *,
     plane: bool = True,
     rough: bool = False,
+    near: ExactGP | None = None,
 ) -> ExactGP:
     """The exact GP of one output with the largest log evidence found.
 
@@ -111,6 +114,7 @@ def fit_exact_gp(
         relative_noise: relative noise variance of each row; ones by default.
         plane: whether a linear mean is allowed.
         rough: whether hyperparameters from few rows are enough.
+        near: where to climb from, in place of a search.
 
     Example:
         >>> x = np.linspace(-1.7, 1.7, 100)[:, None]
@@ -122,7 +126,8 @@ def fit_exact_gp(
     search = _Search(x, y, relative_noise, rng.permutation(len(y)), _ROUGH_ROWS if rough else CLIMBED_ROWS)
     # One thread: for hundreds of products of small matrices, threads cost more than they save.
     with threadpool_limits(1, user_api="blas"):
-        return search.result(search.best(plane=plane), plane)
+        theta = search.best(plane=plane) if near is None else search.climbed(_theta(near), plane=plane)
+        return search.result(theta, plane)
 
 
 def leave_one_out(
@@ -186,6 +191,11 @@ class _Search:
             theta, _ = self._evidence(REFINED_ROWS, plane=plane).climb(theta, _REFINING)
         return theta
 
+    def climbed(self, theta: Float[Array, "T"], *, plane: bool) -> Float[Array, "T"]:
+        """The optimum next to a point."""
+        num_rows = max(self.climbed_rows, REFINED_ROWS) if len(self.y) > self.climbed_rows else self.climbed_rows
+        return self._evidence(num_rows, plane=plane).climb(theta, _SHORT)[0]
+
     def _starts(self) -> list[Float[Array, "T"]]:
         small, root = self._evidence(RANKED_ROWS, plane=False, weak=True), math.sqrt(self.x.shape[1])
         grid = [[small.start(length * root, noise) for noise in _NOISES] for length in _LENGTHSCALES]
@@ -224,7 +234,9 @@ class _Search:
         """Climb again from another lengthscale of one input if that is better: an input may look linear at first."""
         for _ in range(_RESCANS):
             moved = [
-                evidence.moved(theta, place, log_length) for place in range(len(theta) - 3) for log_length in _SCANNED
+                evidence.moved(theta, place, log_length)
+                for place in evidence.promising(theta).tolist()
+                for log_length in _SCANNED
             ]
             best_value, best = max(((evidence.value(start), start) for start in moved), key=lambda pair: pair[0])
             if best_value < value + _SCAN_GAIN:
@@ -316,6 +328,14 @@ class _Evidence:
         result = theta.copy()
         result[place] = value
         return result
+
+    def promising(self, theta: Float[Array, "T"]) -> Int[IntArray, "K"]:
+        """Inputs whose relevance ℓ⁻² would raise the log evidence most, by its slope there: all of them if few."""
+        num_inputs = self.x.shape[1]
+        if num_inputs <= _MOST_INPUTS:
+            return np.arange(num_inputs)
+        _, slope = self._loss(theta)
+        return np.argsort(-slope[:num_inputs] * np.exp(2 * theta[:num_inputs]))[:_MOST_INPUTS]
 
     def climb(self, theta: Float[Array, "T"], num_steps: int) -> tuple[Float[Array, "T"], float]:
         """At most `num_steps` steps of L-BFGS; the point and value reached."""
@@ -446,8 +466,9 @@ class _Evidence:
 
     def _root_cov(self, theta: Float[Array, "T"], share: float) -> Float[Array, "U U"]:
         """R with R Rᵀ = Σ, the inverse Hessian of the log evidence: the Laplace approximation of p(θ | y)."""
-        hessian = self._derivative(lambda moved: self._loss(moved)[1][self.learnt], theta)
-        scale = self.prior_scale[self.learnt]
+        along = self._directions(theta)
+        hessian = self._derivative(lambda moved: self._loss(moved)[1] @ along, theta)
+        scale = self.prior_scale @ along / along.sum(0)
         sizes, directions = np.linalg.eigh(0.5 * (hessian + hessian.T) * np.outer(scale, scale))
         # The curvature is at least the prior's.
         result: Array = scale[:, None] * directions / np.sqrt(np.maximum(sizes / share, 1.0))
@@ -456,12 +477,22 @@ class _Evidence:
     def _derivative(
         self, function: Callable[[Float[Array, "T"]], Float[Array, "K"]], theta: Float[Array, "T"]
     ) -> Float[Array, "K U"]:
-        """Finite differences in the learnt hyperparameters, away from bounds."""
-        here, columns = function(theta), []
-        for place in np.flatnonzero(self.learnt):
-            step = _STEP if theta[place] < self.bounds[place][1] - _STEP else -_STEP
-            columns.append((function(self.moved(theta, int(place), theta[place] + step)) - here) / step)
+        """Finite differences along `_directions`, away from bounds."""
+        here, columns, top = function(theta), [], np.array([high for _, high in self.bounds])
+        for direction in self._directions(theta).T:
+            step = _STEP if (theta + _STEP * direction < top).all() else -_STEP
+            columns.append((function(theta + step * direction) - here) / step)
         return np.stack(columns, axis=1)
+
+    def _directions(self, theta: Float[Array, "T"]) -> Float[Array, "T U"]:
+        """Unit vectors, one for each learnt hyperparameter; lengthscales of many lesser inputs share one."""
+        num_inputs, axes = self.x.shape[1], np.eye(len(theta))
+        if num_inputs <= _MOST_INPUTS:
+            return axes[:, self.learnt]
+        order = np.argsort(theta[:num_inputs], kind="stable")
+        others = axes[:, order[_MOST_INPUTS:]].sum(1) / math.sqrt(num_inputs - _MOST_INPUTS)
+        own = np.concatenate([order[:_MOST_INPUTS], np.flatnonzero(self.learnt[num_inputs:]) + num_inputs])
+        return np.column_stack([axes[:, own], others])
 
     def _solved(self, theta: Float[Array, "T"]) -> "_Solved":
         solved = _Solved.of(*self._covariance(theta), self.y)

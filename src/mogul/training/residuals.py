@@ -127,9 +127,10 @@ def fit_robust_gp(
     residual = _residuals(gp, x, y, known * relative, rng)
     tails = fit_student_t(residual)
     heavy = tails.is_heavy
-    for _ in range(0 if rough or not heavy else _REWEIGHTED):
+    for repeat in range(0 if rough or not heavy else _REWEIGHTED):
         relative = 1 / tails.weight(residual)
-        gp = fit_exact_gp(x, y, rng, known * relative, plane=plane)
+        # Without the first outliers another signal may show; after that, weights change little.
+        gp = fit_exact_gp(x, y, rng, known * relative, plane=plane, near=gp if repeat else None)
         residual = _residuals(gp, x, y, known * relative, rng)
         tails = fit_student_t(residual)
     return RobustGP(gp, relative, tails.dof if heavy else None, depends_on_input(residual / tails.scale, x, rng))
