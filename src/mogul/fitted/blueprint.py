@@ -151,20 +151,22 @@ def _correlation(loadings: Tensor, num_outputs: int) -> NoiseCorrelation:
 
 def _output_mean(state: dict[str, Tensor], num_inputs: int) -> OutputMean | None:
     if any(name.startswith("mean.parts.") for name in state):
-        return RegressorMean.stored(state, num_inputs)
-    if "mean.weights" not in state:
+        return RegressorMean.stored(state, num_inputs, _linear_mean(state, "mean.base."))
+    return _linear_mean(state, "mean.")
+
+
+def _linear_mean(state: dict[str, Tensor], prefix: str) -> LinearOutputMean | None:
+    if f"{prefix}weights" not in state:
         return None
-    return LinearOutputMean(
-        state["mean.weights"], state["mean.bias"], state["mean.scale"], uncertainty=_plane_uncertainty(state)
-    )
+    weights, bias, scale = (state[f"{prefix}{name}"] for name in ("weights", "bias", "scale"))
+    return LinearOutputMean(weights, bias, scale, _plane_uncertainty(state, f"{prefix}uncertainty."))
 
 
-def _plane_uncertainty(state: dict[str, Tensor]) -> PlaneUncertainty | None:
+def _plane_uncertainty(state: dict[str, Tensor], prefix: str) -> PlaneUncertainty | None:
     """Uncertainty of the linear mean as stored in the file; None in older files."""
-    if "mean.uncertainty.root" not in state:
+    if f"{prefix}root" not in state:
         return None
-    parts = ("rows", "lengthscale", "coefficients", "root")
-    return PlaneUncertainty(*(state[f"mean.uncertainty.{part}"] for part in parts))
+    return PlaneUncertainty(*(state[f"{prefix}{part}"] for part in ("rows", "lengthscale", "coefficients", "root")))
 
 
 def _laid_out(tensor: Tensor, order: list[int] | None) -> Tensor:

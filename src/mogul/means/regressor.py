@@ -11,7 +11,8 @@ from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.utils import get_tags
 from torch import Tensor, nn
 
-from mogul._typing import Array, IntArray
+from mogul._typing import Array, BoolArray, IntArray
+from mogul.core.base_samples import Normals
 from mogul.errors import ConfigError, FileError, FitError
 from mogul.means.linear import SMALLEST_RESIDUAL, OutputMean
 from mogul.means.trees import TreeSum, has_arrays
@@ -22,6 +23,9 @@ _FOLDS = 5
 # Outputs with fewer rows, or groups, have their mean value in place of a regressor.
 _FEWEST = 10
 _ENOUGH_TREES = 100
+# Up to this number of rows each output has trees of its own: outputs may depend on different inputs. With more, joint
+# trees of all outputs save time.
+_FEW = 2500
 _NUMBERS_AT_ONCE = 4_000_000
 
 
@@ -45,15 +49,25 @@ class RegressorMean(OutputMean):
     Args:
         parts: trees as arrays, or regressors that exist in memory alone.
         scale: the head's unit, in units of y: the standard deviation of cross-fitted residuals.
+        base: another mean that is added, such as the linear mean of those residuals.
     """
 
-    def __init__(self, parts: "list[TreeSum | InMemory]", scale: Float[Tensor, "P"]) -> None:
+    base: OutputMean | None
+
+    def __init__(
+        self, parts: "list[TreeSum | InMemory]", scale: Float[Tensor, "P"], base: OutputMean | None = None
+    ) -> None:
         super().__init__()
         self.parts = nn.ModuleList(parts)
         self.register_buffer("scale", scale)
+        self.base = base
+
+    def plus(self, base: OutputMean) -> "RegressorMean":
+        """These regressors with another mean added, whose units the head has."""
+        return RegressorMean(list(self.parts), base.scale, base)  # type: ignore[arg-type]  # torch calls them modules
 
     @staticmethod
-    def stored(state: dict[str, Tensor], num_inputs: int) -> "RegressorMean":
+    def stored(state: dict[str, Tensor], num_inputs: int, base: OutputMean | None) -> "RegressorMean":
         """From the tensors of a model file, for this number of inputs."""
         numbers = {int(name.split(".")[2]) for name in state if name.startswith("mean.parts.")}
         parts: list[TreeSum | InMemory] = [TreeSum.stored(state, f"mean.parts.{number}.") for number in sorted(numbers)]
@@ -64,7 +78,7 @@ class RegressorMean(OutputMean):
                 f"Trees must predict each output once, from {num_inputs} inputs; got {columns} from input {most}. "
                 "Do not trust this file."
             )
-        return RegressorMean(parts, state["mean.scale"])
+        return RegressorMean(parts, state["mean.scale"], base)
 
     @property
     def unstorable(self) -> str | None:
@@ -74,10 +88,24 @@ class RegressorMean(OutputMean):
     @property
     def numbers_per_row(self) -> int:
         """Those of the largest part."""
-        return max(int(part.numbers_per_row) for part in self.parts)  # type: ignore[arg-type]  # torch calls it a module
+        own = max(int(part.numbers_per_row) for part in self.parts)  # type: ignore[arg-type]  # torch calls it a module
+        return own + (0 if self.base is None else self.base.numbers_per_row)
+
+    def var(self, x: Float[Tensor, "*S N D"]) -> Float[Tensor, "*S N P"] | None:
+        """That of the mean that is added; the regressors are known."""
+        return None if self.base is None else self.base.var(x)
+
+    def sample_joint(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "*S N P"]:
+        """The regressors, with a draw of the mean that is added."""
+        own = self._regressors(x)
+        return own if self.base is None else own + self.base.sample_joint(x, normals)
 
     def forward(self, x: Float[Tensor, "*S N D"]) -> Float[Tensor, "*S N P"]:
-        """What the regressors predict, in the precision of x."""
+        """What the regressors predict, in the precision of x, and the mean that is added."""
+        own = self._regressors(x)
+        return own if self.base is None else own + self.base.forward(x)
+
+    def _regressors(self, x: Float[Tensor, "*S N D"]) -> Float[Tensor, "*S N P"]:
         rows = x.detach().reshape(-1, x.shape[-1])
         result = rows.new_zeros(len(rows), len(self.scale), dtype=torch.float64)
         size = max(1, _NUMBERS_AT_ONCE // self.numbers_per_row)
@@ -125,6 +153,11 @@ class CrossFitted:
     mean: RegressorMean
     predictions: Float[Array, "N P"]
 
+    def only(self, wanted: Bool[BoolArray, "P"]) -> "CrossFitted":
+        """The same for some of the outputs, and zero for the others; the regressors must be trees."""
+        parts = [part.only(wanted) for part in self.mean.parts if isinstance(part, TreeSum)]
+        return CrossFitted(RegressorMean(list(parts), self.mean.scale), np.where(wanted, self.predictions, 0.0))
+
     @staticmethod
     def of(
         regressor: "str | Regressor",
@@ -147,7 +180,7 @@ class CrossFitted:
         parts: list[TreeSum | InMemory] = []
         predictions, scale = np.zeros(y.shape), np.ones(y.shape[1])
         observed = ~np.isnan(y)
-        for columns in _columns_together(template, observed):
+        for columns in _columns_together(template, observed, separate=isinstance(regressor, str) and len(x) <= _FEW):
             rows = observed[:, columns[0]]
             part, left_out = _fit(template, x[rows], y[np.ix_(rows, columns)], columns, units[rows], seed)
             parts.append(part)
@@ -194,9 +227,9 @@ def _without_copies(x: Float[Array, "N D"], y: Float[Array, "N P"], units: Int[I
     return units[first[inverse.ravel()]] if len(np.unique(units)) == len(units) else units
 
 
-def _columns_together(template: Any, observed: Bool[Array, "N P"]) -> list[Int[IntArray, "C"]]:
+def _columns_together(template: Any, observed: Bool[Array, "N P"], *, separate: bool) -> list[Int[IntArray, "C"]]:
     """Outputs that one regressor predicts: those observed in the same rows, or each alone if it can have one only."""
-    if not _takes_many(template):
+    if separate or not _takes_many(template):
         return [np.array([column]) for column in range(observed.shape[1])]
     _, group = np.unique(observed, axis=1, return_inverse=True)
     return [np.flatnonzero(group.ravel() == number) for number in range(group.max() + 1)]

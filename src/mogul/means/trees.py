@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from torch import Tensor, nn
 
-from mogul._typing import Array, IntArray
+from mogul._typing import Array, BoolArray, IntArray
 from mogul.errors import FileError
 
 _FORESTS = (ExtraTreesRegressor, RandomForestRegressor)
@@ -86,6 +86,16 @@ class TreeSum(nn.Module):
     def stored(state: dict[str, Tensor], prefix: str) -> "TreeSum":
         """From the tensors of a model file."""
         return TreeSum(*(state[prefix + name] for name in _ARRAYS))
+
+    def only(self, wanted: Bool[BoolArray, "P"]) -> "TreeSum":
+        """The same trees, which predict zero for all but the wanted outputs."""
+        columns = self.columns.numpy()
+        if not wanted[columns].any():
+            return TreeSum.constant(np.zeros(len(columns)), columns)
+        arrays = {name: getattr(self, name).clone() for name in _ARRAYS}
+        for name in ("value_bits", "baseline_bits"):
+            arrays[name][..., ~wanted[columns]] = 0  # the bits of 0.0
+        return TreeSum(*arrays.values())
 
     @property
     def numbers_per_row(self) -> int:

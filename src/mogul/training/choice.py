@@ -13,6 +13,7 @@ from mogul.fitted.history import Candidate, Choice
 from mogul.fitted.mixture import mixture_of
 from mogul.models.families import AUTO, FROM_RESIDUALS, is_latent, members, suits
 from mogul.training.defaults import MODELS, NOISES
+from mogul.training.mean_choice import train
 from mogul.training.split import HELD_OUT_SHARE, held_out_share
 from mogul.training.starts import Task
 
@@ -109,16 +110,16 @@ def train_candidates(candidates: Candidates, task_of: Callable[[str], Task], *, 
 
     def train_member(name: str) -> Fitted:
         member = task(name)
-        fitted = member.fitted(noise, name)
+        fitted = train(member, noise, name)
         return _on_all_rows(fitted, member, noise, name) if retrain else fitted
 
     if candidates.mixing:
         return mixture_of(candidates.models, train_member)
     if not candidates.choosing or first.validation is None:
-        fitted = first.fitted(noise)
+        fitted = train(first, noise)
         return _on_all_rows(fitted, first, noise) if retrain else fitted
     best = best_candidate(
-        lambda name, noise: task(name).fitted(noise, name, noise),
+        lambda name, noise: train(task(name), noise, name, noise),
         len(first.validation),
         candidates.models,
         candidates.noises,
@@ -133,7 +134,7 @@ def _on_all_rows(fitted: Fitted, task: Task, noise: str, *place: str) -> Fitted:
     if not fitted.history.kept_rates or fitted.history.interrupted:
         return fitted
     try:
-        return fitted.superseded_by(task.on_all_rows(fitted.history.kept_rates).fitted(noise, *place, "retrained"))
+        return fitted.superseded_by(train(task.on_all_rows(fitted.history.kept_rates), noise, *place, "retrained"))
     except KeyboardInterrupt:
         warn(
             "Training on all rows was interrupted before its first epoch ended. "

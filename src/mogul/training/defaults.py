@@ -13,7 +13,7 @@ from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.objective.updates import NoiseUpdate
 
 PresetName = Literal["default", "paper"]
-MeanName = Literal["linear", "trees", "boosting", "paper", "zero", "constant"]
+MeanName = Literal["linear", "trees", "boosting", "auto", "paper", "zero", "constant"]
 MeanChoice = MeanName | Regressor
 
 # What model="auto" tries: a mixing matrix that is constant, made of GPs, made by a net, and one with hidden units
@@ -63,13 +63,17 @@ def default_model(num_rows: int, num_outputs: int, *, grouped: bool = False, noi
     return _IN_GROUPS[0] if noise == AUTO else mixture(name for name in _IN_GROUPS if suits(name, num_outputs))
 
 
-def default_mean(model: str, preset: str | None) -> MeanChoice:
-    """The linear mean. The paper's preset has the paper's, and so have latent inputs: a plane needs observed ones.
+def default_mean(model: str, preset: str | None, *, choose: bool = False) -> MeanChoice:
+    """The linear mean, or a choice between it and a forest under it where the model is not named either.
 
-    >>> default_mean("mogp", None), default_mean("mogp", "paper"), default_mean("mogp-lvm", None)
-    ('linear', 'paper', 'paper')
+    The paper's preset has the paper's mean, and so have latent inputs: a plane needs observed ones.
+
+    >>> default_mean("mogp", None), default_mean("mogp", "paper"), default_mean("mogp", None, choose=True)
+    ('linear', 'paper', 'auto')
     """
-    return "paper" if preset == "paper" or is_latent(model) else "linear"
+    if preset == "paper" or is_latent(model):
+        return "paper"
+    return "auto" if choose else "linear"
 
 
 def with_defaults(

@@ -16,7 +16,7 @@ from mogul.means.linear import SMALLEST_RESIDUAL, LinearOutputMean
 from mogul.means.plane import PlaneUncertainty, generalised_least_squares
 from mogul.models.model import Model
 from mogul.priors import IndependentGPs
-from mogul.training.exact import ExactGP, hyperparameter_spread
+from mogul.training.exact import REFINED_ROWS, ExactGP, hyperparameter_spread, leave_one_out
 from mogul.training.part_starts import ExactSignal, rank_of, start_parts, widen_posterior
 from mogul.training.residuals import fit_normal_gp, fit_robust_gp
 
@@ -36,7 +36,7 @@ class ExactStart:
         mean: their linear means with uncertainty; None if not allowed.
         relative_noise: noise variance of each row relative to its output's: above 1 for outliers.
         dof: degrees of freedom of each output's noise; None if Normal.
-        varies: whether the noise of any output depends on the input.
+        varies: whether the noise of each output depends on the input.
         seed: seed of random subsets.
     """
 
@@ -45,11 +45,19 @@ class ExactStart:
     mean: LinearOutputMean | None
     relative_noise: Float[Tensor, "N P"]
     dof: tuple[float | None, ...]
-    varies: bool
+    varies: tuple[bool, ...]
     seed: int
 
     @staticmethod
-    def of(batch: Batch, seed: int, *, plane: bool, robust: bool = True, rough: bool = False) -> "ExactStart":
+    def of(
+        batch: Batch,
+        seed: int,
+        *,
+        plane: bool,
+        robust: bool = True,
+        rough: bool = False,
+        known: Sequence["ExactStart"] = (),
+    ) -> "ExactStart":
         """Fit them.
 
         Args:
@@ -58,32 +66,50 @@ class ExactStart:
             plane: whether a linear mean is allowed.
             robust: whether outliers may have less weight; else noise is Normal.
             rough: whether a rough fit of noise and linear mean is enough; outliers are detected but keep their weight.
+            known: exact GPs of the same inputs, fitted before; those of outputs with the same values are taken over.
         """
         # Copies: rounding of products depends on memory alignment, which NumPy does not fix.
         precise = [part.to(torch.float64, copy=True) for part in (batch.x, batch.y)]
         rows = Batch(precise[0], precise[1], batch.observed, batch.index)
         rng = np.random.default_rng(seed)
-        gps, dof, varies = [], [], False
+        gps, dof, varies = [], [], []
         relative_noise = torch.ones_like(rows.y)
         for output, seen in enumerate(rows.observed.T):
+            same = next((other for other in known if torch.equal(other.batch.y[:, output], rows.y[:, output])), None)
+            if same is not None:
+                relative_noise[:, output] = same.relative_noise[:, output]
+                gps.append(same.gps[output])
+                dof.append(same.dof[output])
+                varies.append(same.varies[output])
+                continue
             x, y = rows.x[seen].numpy(), rows.y[seen, output].numpy()
-            places, known, copies = distinct_rows(x, y)
+            places, relative, copies = distinct_rows(x, y)
             if robust:
-                found = fit_robust_gp(x[places], y[places], rng, known, plane=plane, rough=rough)
+                found = fit_robust_gp(x[places], y[places], rng, relative, plane=plane, rough=rough)
             else:
-                found = fit_normal_gp(x[places], y[places], rng, known, plane=plane)
+                found = fit_normal_gp(x[places], y[places], rng, relative, plane=plane)
             relative_noise[seen, output] = torch.as_tensor(found.relative_noise[copies])
             gps.append(found.gp)
             dof.append(found.dof)
-            varies = varies or found.varies
+            varies.append(found.varies)
         mean = _plane(gps, rows, relative_noise, rng) if plane else None
-        return ExactStart(tuple(gps), rows, mean, relative_noise, tuple(dof), varies, seed)
+        return ExactStart(tuple(gps), rows, mean, relative_noise, tuple(dof), tuple(varies), seed)
+
+    def left_out_residuals(self) -> Float[Array, "N P"]:
+        """y − m of each row predicted from the others, in parts for many rows; 0 where y is missing."""
+        rng, result = np.random.default_rng(self.seed), np.zeros(self.batch.y.shape)
+        x, y, relative = self.batch.x.numpy(), self.batch.y.numpy(), self.relative_noise.numpy()
+        for output, (gp, seen) in enumerate(zip(self.gps, self.batch.observed.numpy().T, strict=True)):
+            order = rng.permutation(np.flatnonzero(seen))
+            for part in np.array_split(order, math.ceil(len(order) / REFINED_ROWS)):
+                result[part, output], _ = leave_one_out(gp, x[part], y[part, output], relative[part, output])
+        return result
 
     @property
     def noises(self) -> tuple[str, ...]:
         """The kinds of noise suggested by leave-one-out residuals, simplest first."""
         simple = "student-t" if self._is_heavy else "constant"
-        return (simple, self.varying_noise) if self.varies else (simple,)
+        return (simple, self.varying_noise) if any(self.varies) else (simple,)
 
     @property
     def varying_noise(self) -> str:

@@ -248,7 +248,8 @@ class FitRequest:
 
         def task_of(name: str) -> Task:
             config = candidates.validated(self.config_for(name, rows), known.num_rows, given=given)
-            mean = default_mean(name, paper) if self.mean is None else self.mean
+            choose = self.model is None and not self._grouped
+            mean = default_mean(name, paper, choose=choose) if self.mean is None else self.mean
             units = rows.units(known.num_rows)
             asked = known, name, config, mean, self.num_inputs, options, places, self.saving, units
             return Task.of(*asked, self.transform)

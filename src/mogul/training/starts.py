@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -77,6 +77,7 @@ class Task:
         kept: places of the rows to train on.
         units: numbers of all rows: those with the same number are left out together when a mean is cross-fitted.
         transform: of the outputs, as `mogul.fit` takes it.
+        under: regressors under the linear mean, cross-fitted to the rows to train on.
     """
 
     data: Dataset
@@ -93,6 +94,7 @@ class Task:
     kept: Int[IntArray, "K"]
     units: Int[IntArray, "N"]
     transform: TransformChoice = None
+    under: CrossFitted | None = None
 
     @staticmethod
     def of(
@@ -170,17 +172,17 @@ class Task:
         # gp-student-t has all options of the noises that residuals may choose.
         self._build_small("gp-student-t" if noise == FROM_RESIDUALS else noise, self._useful(noise))
 
-    def fitted(self, noise: str, *place: str) -> Fitted:
+    def fitted(self, noise: str, *place: str, exact: ExactStart | None = None) -> Fitted:
         """Train the model with this noise, from exact GPs or random restarts, and keep the best.
 
         Residuals of the exact GPs choose noise="residuals". Where they leave two kinds of noise, the larger ELBO does.
-        `place` is the subfolder of the checkpoint, which training resumes from.
+        `place` is the subfolder of the checkpoint, which training resumes from; `exact` is what `exact_gps` gave.
         """
         began = time.perf_counter()
         options = self._useful(noise)
         saved = self._checkpoint(options, place)
         batch, validation, regressor = self._batches()
-        exact = self._exact_gps(batch if regressor is None else _in_units(batch, regressor), options)
+        exact = exact or self._exact_gps(batch, options, regressor)
         options |= self._found(batch, options, exact, regressor)
         noises, correlated = self._noises(options, exact)
         tried = []
@@ -190,8 +192,8 @@ class Task:
             restarts = Restarts(runs)
             kept = restarts.train(self.model, self.saving.on_epoch, saved if len(noises) == 1 else None)
             if regressor is not None:
-                for run in kept:
-                    run.model.mean = regressor  # training had its residuals
+                for run in kept:  # training had residuals
+                    run.model.mean = regressor if self.under is None else regressor.plus(run.model.mean)
             tried.append(self._kept(kept, restarts, batch, built))
         return max(tried, key=lambda fitted: fitted.history.elbo[-1])
 
@@ -222,28 +224,41 @@ class Task:
     def _batches(self) -> tuple[Batch, Batch | None, RegressorMean | None]:
         """The rows to train on and to validate on: outputs, or what a regressor as the mean leaves of them."""
         batch, validation = self.scaling.batch(self.known, self.config.dtype), self.validation
-        if not _is_regressor(self.mean):
+        if self.under is None and not _is_regressor(self.mean):
             return batch, validation, None
-        y = torch.where(batch.observed, batch.y, math.nan)
-        crossed = CrossFitted.of(
-            self.mean, batch.x.double().numpy(), y.double().numpy(), self.units[self.kept], self.config.seed
-        )
+        crossed = self.under or self.cross_fitted(self.mean)
         mean = crossed.mean.to(self.config.dtype)
         batch = replace(batch, y=batch.y - torch.as_tensor(crossed.predictions).to(batch.y))
         if validation is not None:
             validation = replace(validation, y=validation.y - mean.forward(validation.x))
         return batch, validation, mean
 
+    def cross_fitted(self, regressor: MeanChoice) -> CrossFitted:
+        """Regressors of the rows to train on."""
+        batch = self.scaling.batch(self.known, self.config.dtype)
+        x, y = batch.x.double().numpy(), torch.where(batch.observed, batch.y, math.nan).double().numpy()
+        return CrossFitted.of(regressor, x, y, self.units[self.kept], self.config.seed)
+
+    def exact_gps(self, noise: str, *known: ExactStart) -> ExactStart | None:
+        """The exact GPs that training starts from; those known are kept for outputs that have not changed."""
+        batch, _, regressor = self._batches()
+        options = self._useful(noise)
+        return self._exact_gps(batch, options, regressor, known) if self._starts_exact(options) else None
+
     def _starts_exact(self, options: Options) -> bool:
         """Whether training starts from exact GPs, which a user's own kernel does not have."""
         return self.config.start == "exact" and not self.latent and options.get("kernel") is None
 
-    def _exact_gps(self, batch: Batch, options: Options) -> ExactStart | None:
+    def _exact_gps(
+        self, batch: Batch, options: Options, regressor: RegressorMean | None, known: Sequence[ExactStart] = ()
+    ) -> ExactStart | None:
         """Exact GPs of all rows to start from, or of some rows to find the noise and the linear mean alone."""
+        if regressor is not None and self.under is None:
+            batch = _in_units(batch, regressor)
         if self._starts_exact(options):
             # With Normal noise of one variance, downweighted rows would leave that variance too small.
             robust = options.get("noise", "constant") != "constant"
-            return ExactStart.of(batch, self.config.seed, plane=self.mean == "linear", robust=robust)
+            return ExactStart.of(batch, self.config.seed, plane=self.mean == "linear", robust=robust, known=known)
         if self.latent or (options.get("noise") != FROM_RESIDUALS and self.mean != "linear"):
             return None
         some = torch.randperm(len(batch), generator=torch.Generator().manual_seed(self.config.seed))[:CLIMBED_ROWS]
@@ -256,7 +271,7 @@ class Task:
         found: dict[str, Any] = {}
         if self.mean in ("zero", "constant"):
             found["latent_mean"] = self.mean
-        if regressor is not None:
+        if regressor is not None and self.under is None:
             found["output_mean"] = ZeroMean(self.data.num_outputs, regressor.scale)
         if self.mean == "linear":
             assert exact is not None
@@ -375,7 +390,7 @@ def _require_possible(data: Dataset, model: str, config: TrainingConfig, mean: M
         require_mean(mean)
     else:
         require_regressor(mean, get_args(MeanName))
-    if latent and (mean == "linear" or _is_regressor(mean)):
+    if latent and (mean in ("linear", AUTO) or _is_regressor(mean)):
         raise ConfigError(f"mean={mean!r} needs inputs that are observed; latent ones are not. Use 'paper'.")
     if latent and config.stopping and (config.stopping.held_out or given):
         raise ConfigError(
