@@ -96,8 +96,9 @@ def fit(
     mean: Annotated[
         str | None,
         typer.Option(
-            help="Mean of the outputs, whose residual the GPs model: linear (the default), trees or boosting, both "
-            "cross-fitted; paper, zero or constant for none."
+            help="Mean of the outputs, whose residual the GPs model: linear, or auto with a forest under it where that "
+            "helps (the default without --model and --groups); trees or boosting, both cross-fitted; paper, zero or "
+            "constant for none."
         ),
     ] = None,
     transform: Annotated[

@@ -16,6 +16,7 @@ from mogul.cli.words import (
     floor_words,
     noise_words,
     objective_words,
+    regressed_words,
     seconds_words,
     transforms_words,
 )
@@ -58,6 +59,7 @@ class Course:
     starts: int
     elbo_per_row: float
     held_out_ll: float | None
+    regressed_outputs: list[str]
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,7 @@ def _course(fitted: Fitted) -> Course:
         starts=len({record.start for record in history.records}),
         elbo_per_row=history.elbo[-1] / history.num_rows,
         held_out_ll=history.held_out,
+        regressed_outputs=fitted.regressed_outputs,
     )
 
 
@@ -272,10 +275,11 @@ def _model(summary: FitSummary) -> list[str]:
 
 def _course_words(course: Course, objective: ObjectiveName) -> str:
     reached = f"{objective_words(objective)} {course.elbo_per_row:.2f} per row"
+    forest = regressed_words(course.regressed_outputs)
     if not course.epochs:
-        return f"{course.model}: exact GPs, one for each output, {reached}"
+        return f"{course.model}: exact GPs, one for each output{forest}, {reached}"
     starts = f"best of {course.starts} starts" if course.starts > 1 else "1 start"
-    return f"{course.model}: {epochs_words(course.epochs)}, {starts}, {reached}"
+    return f"{course.model}: {epochs_words(course.epochs)}, {starts}{forest}, {reached}"
 
 
 def _why_noise(summary: FitSummary) -> list[str]:

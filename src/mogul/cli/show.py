@@ -11,7 +11,15 @@ from rich.table import Table
 from rich.text import Text
 from safetensors import SafetensorError, safe_open
 
-from mogul.cli.words import choice_line, counted, epochs_words, objective_words, seconds_words, transforms_words
+from mogul.cli.words import (
+    choice_line,
+    counted,
+    epochs_words,
+    objective_words,
+    regressed_words,
+    seconds_words,
+    transforms_words,
+)
 from mogul.core.transforms import Transforms
 from mogul.errors import FileError
 from mogul.models.families import mixture
@@ -36,6 +44,7 @@ class MemberCard:
     first_elbo: float | None
     last_elbo: float | None
     num_rows: int | None
+    regressed_outputs: list[str]
 
 
 @dataclass(frozen=True)
@@ -118,6 +127,7 @@ def _member(plain: dict[str, Any], header: dict[str, Any]) -> MemberCard:
         first_elbo=finite[0] if finite else None,
         last_elbo=finite[-1] if finite else None,
         num_rows=history.get("num_rows"),
+        regressed_outputs=[str(name) for name in plain.get("regressed_outputs", [])],
     )
 
 
@@ -214,6 +224,7 @@ def _training(card: ModelCard) -> list[str]:
 
 def _course(member: MemberCard, objective: str, start: str) -> str:
     steps = f"{epochs_words(member.epochs)}, {start}" if member.epochs else "exact GPs, one for each output"
+    steps += regressed_words(member.regressed_outputs)
     values = dict.fromkeys((member.first_elbo, member.last_elbo))
     ends = [f"{elbo / (member.num_rows or 1):,.2f}" for elbo in values if elbo is not None]
     unit = " per row" if member.num_rows else ""

@@ -36,6 +36,16 @@ def transforms_words(transforms: Mapping[str, str]) -> str:
     return "; ".join(f"{kind} of {', '.join(names)}" for kind, names in outputs.items())
 
 
+def regressed_words(outputs: Sequence[str]) -> str:
+    """What stands under the GPs of some outputs; nothing without them.
+
+    >>> regressed_words(["Cd", "Ni"]), regressed_words([])
+    (', with trees under Cd, Ni', '')
+    """
+    shown = ", ".join(outputs[:_SHOWN]) + (", …" if len(outputs) > _SHOWN else "")
+    return f", with trees under {shown}" if outputs else ""
+
+
 def epochs_words(count: int) -> str:
     """The number of epochs as text.
 

@@ -71,8 +71,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             at some cost in density, with gp and net noise; "predictive" for the density of predictions, with learnt
             sites in deep models.
         precision: "float32" or "float64".
-        mean: "linear" (the default), "trees", "boosting", any scikit-learn regressor, "paper", "zero" or "constant", as
-            `mogul.fit` takes it.
+        mean: "auto" (the default where no model is named), "linear", "trees", "boosting", any scikit-learn regressor,
+            "paper", "zero" or "constant", as `mogul.fit` takes it.
         output_transform: "log", "yeo-johnson" or "auto" for outputs that are positive, skewed or counted; one for all,
             or a dict by names of outputs. It is `transform` of `mogul.fit`; scikit-learn takes an estimator with an
             attribute of that name for a transformer.
@@ -197,6 +197,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         groups: Any = None,
         epochs: Any = None,
         saving: Saving | None = None,
+        mean: MeanChoice | None = None,
     ) -> "MultiOutputGPRegressor":
         model = model_name(self.model)
         if model is not None and is_latent(model):
@@ -204,7 +205,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         self._seed = seed_of(self.random_state)
         request = self._request(
             model,
-            mean=self.mean,
+            mean=self.mean if mean is None else mean,
             transform=self.output_transform,
             settings={} if epochs is None else {"epochs": epochs},
             validation=share_of(validation),
@@ -227,9 +228,10 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         return named_dataset(matrix, self._names_in(), Outputs.of(y, type(self).__name__))
 
     def partial_fit(self, X: Any, y: Any, epochs: int | None = None) -> "MultiOutputGPRegressor":
-        """Continue training from the current parameters, with the scaling of the first fit; before any fit, call `fit`.
+        """Continue training from the current parameters, with the scaling of the first fit.
 
-        Only the given rows are used: include old rows to keep learning from them.
+        Before any fit it is a fit with the linear mean: a forest under it could not be trained further. Only the given
+        rows are used: include old rows to keep learning from them.
 
         Args:
             X: the same or other rows of inputs.
@@ -237,7 +239,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             epochs: number of further epochs; by default as in the first training.
         """
         if not hasattr(self, "fitted_"):
-            return self._fit(X, y, epochs=epochs)
+            return self._fit(X, y, epochs=epochs, mean="linear" if self.mean is None else self.mean)
         matrix = self._matrix(X, reset=False)
         outputs = Outputs.of(y, type(self).__name__)
         self._require_outputs(outputs)

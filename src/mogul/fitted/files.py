@@ -121,6 +121,7 @@ def _header(fitted: Fitted, layouts: Layouts) -> Header:
         "scaling": _plain_scaling(fitted.scaling),
         "layouts": layouts,
         "history": _plain_history(fitted.history),
+        "regressed_outputs": fitted.single_models[0].regressed_outputs,
         "members": [_plain_member(member, fitted) for member in _others(fitted)],
         "choice": None if fitted.choice is None else asdict(fitted.choice),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
@@ -232,6 +233,7 @@ def _plain_member(member: Fitted, best: Fitted) -> Header:
         "history": None if shared else _plain_history(member.history),
         "chosen_start": member.history.chosen_start,
         "held_out": member.history.held_out,
+        "regressed_outputs": member.regressed_outputs,
     }
 
 

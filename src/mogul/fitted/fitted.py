@@ -316,6 +316,11 @@ class Fitted:
         return "constant" if self.blueprint is None else str(self.blueprint.options.get("noise", "constant"))
 
     @property
+    def regressed_outputs(self) -> list[str]:
+        """Names of the outputs with a regressor, such as a forest, under the GPs."""
+        return [self.output_names[place] for place in self.model.mean.outputs]
+
+    @property
     def noise_factors(self) -> int:
         """Number of shared factors of the outputs' noise; 0 if it is independent or of the kind low-rank."""
         return 0 if self.model.head.correlation is None else self.model.head.correlation.rank

@@ -25,6 +25,11 @@ class OutputMean(nn.Module, ABC):
     scale: Tensor
 
     @property
+    def outputs(self) -> list[int]:
+        """The outputs that a regressor predicts; none by default."""
+        return []
+
+    @property
     def unstorable(self) -> str | None:
         """The part that a model file cannot hold, if there is one."""
         return None

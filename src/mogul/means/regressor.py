@@ -81,6 +81,11 @@ class RegressorMean(OutputMean):
         return RegressorMean(parts, state["mean.scale"], base)
 
     @property
+    def outputs(self) -> list[int]:
+        """The outputs that a regressor predicts; others have the added mean alone."""
+        return sorted(int(column) for part in self.parts for column in part.used)  # type: ignore[union-attr]
+
+    @property
     def unstorable(self) -> str | None:
         """The regressor that a model file cannot hold, if there is one."""
         return next((_words(part.regressor) for part in self.parts if isinstance(part, InMemory)), None)
@@ -123,6 +128,11 @@ class InMemory(nn.Module):
         super().__init__()
         self.regressor = regressor
         self.register_buffer("columns", torch.as_tensor(columns), persistent=False)
+
+    @property
+    def used(self) -> Int[IntArray, "C"]:
+        """All of its outputs."""
+        return self.columns.numpy()
 
     @property
     def numbers_per_row(self) -> int:

@@ -98,6 +98,13 @@ class TreeSum(nn.Module):
         return TreeSum(*arrays.values())
 
     @property
+    def used(self) -> Int[IntArray, "U"]:
+        """The outputs that are not zero for every input."""
+        bits = torch.cat([self.value_bits, self.baseline_bits.unsqueeze(0)])
+        used: IntArray = self.columns.numpy()[(bits != 0).any(0).numpy()]
+        return used
+
+    @property
     def numbers_per_row(self) -> int:
         """How many numbers the trees hold for each row: nodes, inputs and thresholds of each tree."""
         return 4 * len(self.roots) + len(self.columns)

@@ -101,8 +101,10 @@ def fit(
         preset: a named way to train instead: "default", or "paper" for the paper's choices: its protocol, constant
             noise, its sizes and means.
         seed: of everything random; a config has its own seed for training.
-        mean: "linear", the default, adds a linear mean with random coefficients to each output and models its
-            residual; the uncertainty of the coefficients is part of every variance. "trees" (ExtraTrees), "boosting"
+        mean: "linear" adds a linear mean with random coefficients to each output and models its residual; the
+            uncertainty of the coefficients is part of every variance. "auto" puts a forest under it for those outputs
+            that it predicts better at rows it was not fitted to; it is the default where neither model nor groups are
+            given, and "linear" where they are. "trees" (ExtraTrees), "boosting"
             (HistGradientBoosting) or your own scikit-learn regressor is a mean that is cross-fitted: the GPs are
             trained on residuals of rows that it was not fitted to, and predictions add its fit to all rows. "paper"
             has no mean under the outputs, and the latent GPs have the paper's means (the default of the paper's preset
