@@ -109,6 +109,13 @@ class Fitted:
         """
         return x if self.encoding is None else self.encoding.apply(as_array(x))
 
+    def dataset(self, x: Any, y: Any) -> Dataset:
+        """New rows for `evaluate` and `calibrated`, with inputs encoded as in training."""
+        outputs = Outputs.of(y, "dataset")
+        inputs, names = as_matrix(as_array(self.encoded(x)), "X")
+        names = names if self.encoding is None else self.input_names
+        return named_dataset(np.ascontiguousarray(inputs), names, outputs)
+
     @property
     def input_columns(self) -> list[str]:
         """The user's columns of inputs: `input_names`, but for columns that are encoded."""
