@@ -78,6 +78,11 @@ class Dataset:
         return int(self.y.shape[1])
 
     @property
+    def input_columns(self) -> list[str]:
+        """The user's columns of inputs: `input_names`, but for columns that are encoded."""
+        return self.input_names if self.encoding is None else self.encoding.names
+
+    @property
     def num_missing(self) -> int:
         """The number of missing output values."""
         return int(np.isnan(self.y).sum())

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from mogul._typing import Array
 from mogul.data.encodings.column import ColumnEncoding, Plain
-from mogul.data.encodings.numbers import fill_gaps
+from mogul.data.encodings.numeric import fill_gaps
 from mogul.errors import DataError
 
 ISO = "ISO8601"

@@ -13,9 +13,10 @@ from mogul._typing import Array
 from mogul.data.encodings.categories import ONE_HOT_LEVELS, Categories, as_levels
 from mogul.data.encodings.column import ColumnEncoding, Plain, as_numbers, looks_like_a_number, refuse_word
 from mogul.data.encodings.dates import Dates, form_of
-from mogul.data.encodings.numbers import Numbers
-from mogul.errors import DataError, ShapeError, as_list, unknown_name, warn
+from mogul.data.encodings.numeric import Numbers
+from mogul.errors import DataError, ShapeError, unknown_name, warn
 
+Gaps = Sequence[float | str]  # numbers and words that stand for a gap
 MissingInputs = Literal["mean", "drop", "refuse"]
 _COLUMNS_SHOWN, _ROWS_SHOWN = 3, 3
 
@@ -40,7 +41,7 @@ class InputEncoding:
 
     Args:
         columns: an encoding for each column, in the order of inputs.
-        missing: numbers that stand for gaps, by column; those of outputs, too.
+        missing: numbers and words that stand for gaps, by column; those of outputs, too.
 
     Example:
         >>> frame = pd.DataFrame({"site": ["b", "a", "b"], "depth": [1.0, None, 3.0]})
@@ -54,14 +55,14 @@ class InputEncoding:
     """
 
     columns: tuple[ColumnEncoding, ...]
-    missing: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    missing: Mapping[str, Gaps] = field(default_factory=dict)
 
     @staticmethod
     def of(
         frame: pd.DataFrame,
         categories: Sequence[str] = (),
         source: str = "X",
-        missing: Mapping[str, tuple[float, ...]] | None = None,
+        missing: Mapping[str, Gaps] | None = None,
     ) -> "InputEncoding":
         """Fitted to training rows.
 
@@ -69,7 +70,7 @@ class InputEncoding:
             frame: the inputs, one column each; what stands for a gap is NaN already.
             categories: columns whose numbers are names of kinds, not amounts.
             source: the name of the table, for errors.
-            missing: numbers that stand for gaps, by column.
+            missing: numbers and words that stand for gaps, by column.
         """
         unknown = [name for name in categories if name not in frame.columns]
         if unknown:
@@ -147,7 +148,10 @@ class InputEncoding:
         True
         """
         columns = tuple(_KINDS[column["kind"]](column) for column in plain["columns"])
-        missing = {str(name): tuple(float(value) for value in values) for name, values in plain["missing"].items()}
+        missing = {
+            str(name): tuple(value if isinstance(value, str) else float(value) for value in values)
+            for name, values in plain["missing"].items()
+        }
         return InputEncoding(columns, missing)
 
 
@@ -158,16 +162,21 @@ def as_pandas(frame: Any) -> pd.DataFrame:
     return pd.DataFrame({str(name): pd.Series(frame[name].to_numpy()) for name in frame.columns})
 
 
-def gaps_for(column: "pd.Series[Any]", missing: Sequence[float]) -> "pd.Series[Any]":
-    """The column with gaps in place of these numbers.
+def gaps_for(column: "pd.Series[Any]", missing: Gaps) -> "pd.Series[Any]":
+    """The column with gaps in place of these numbers and words.
 
-    >>> gaps_for(pd.Series([1.0, -200.0]), [-200.0]).tolist()
-    [1.0, nan]
+    >>> gaps_for(pd.Series([1.0, -200.0]), [-200.0]).tolist(), gaps_for(pd.Series(["a", "?"]), ["?"]).isna().tolist()
+    ([1.0, nan], [False, True])
     """
-    if not len(missing):
+    words = [value for value in missing if isinstance(value, str)]
+    numbers = [value for value in missing if not isinstance(value, str)]
+    if words and column.dtype.kind not in "fiubmM":
+        texts = column.astype("string").str.strip()
+        column = column.astype(object).where(~texts.isin(words).fillna(False).astype(bool))
+    if not numbers:
         return column
     values, word = as_numbers(column)
-    return column if word is not None else pd.Series(np.where(np.isin(values, missing), np.nan, values), name=column.name)
+    return column if word is not None else pd.Series(np.where(np.isin(values, numbers), np.nan, values), name=column.name)
 
 
 def needs_encoding(frame: pd.DataFrame, categories: Sequence[str] = ()) -> bool:
@@ -322,14 +331,3 @@ _KINDS: Mapping[str, Callable[[Plain], ColumnEncoding]] = {
     "categories": _categories,
     "dates": _dates,
 }
-
-
-def encoding_words(words: Mapping[str, str]) -> str:
-    """What becomes of columns, in a line; those alike together.
-
-    >>> encoding_words({"a": "number with gaps", "site": "3 levels", "b": "number with gaps"})
-    'number with gaps: a,b; 3 levels: site'
-    """
-    kinds = dict.fromkeys(words.values())
-    names = {kind: [name for name, own in words.items() if own == kind] for kind in kinds}
-    return "; ".join(f"{kind}: {as_list(own)}" for kind, own in names.items())

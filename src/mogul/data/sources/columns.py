@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from mogul.data.dataset import Dataset
-from mogul.data.encodings.encoding import InputEncoding, MissingInputs, is_label, needs_encoding, rows_to_keep
+from mogul.data.encodings.encoding import Gaps, InputEncoding, MissingInputs, is_label, needs_encoding, rows_to_keep
 from mogul.data.sources.sentinels import missing_of, with_gaps
 from mogul.data.sources.table import Table, require_complete, require_no_infinity
 from mogul.errors import ConfigError, DataError, warn
@@ -142,7 +142,7 @@ def encoded(
     frame: pd.DataFrame,
     source: str,
     categories: Sequence[str] = (),
-    missing: Mapping[str, tuple[float, ...]] | None = None,
+    missing: Mapping[str, Gaps] | None = None,
 ) -> tuple[pd.DataFrame, InputEncoding | None]:
     """Inputs as numbers, and their encoding if they are anything but numbers without gaps."""
     if not missing and not needs_encoding(frame, categories):

@@ -122,14 +122,8 @@ def _from_table(
 ) -> tuple[Dataset, Any]:
     column = groups if isinstance(groups, str) else None
     named = None if inputs is None else _names(inputs)
-    wanted = None if targets is None or not len(targets) else _names(targets)
-    if reading.long is not None:
-        table, wanted = reading.wide(table, wanted, named, column)
-    if wanted is None:
-        known = ", ".join(list(table.columns)[:8])
-        raise ConfigError(f"targets must name the columns to predict; got {targets!r}. {table.source} has {known}.")
-    columns = reading.columns(wanted, named, column)
-    prepared = columns.prepared(table, latent=latent)
+    wanted = None if targets is None else _names(targets)
+    prepared, columns = reading.select(table, wanted, named, column, latent=latent)
     for note in prepared.notes[len(table.notes) :]:
         warn(f"{note}.")
     labels = columns.labels(prepared)

@@ -1,5 +1,6 @@
 """How a table is to be read: categories, what stands for gaps, and long tables."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,10 +9,12 @@ import pandas as pd
 
 from mogul.data.encodings.categories import as_levels
 from mogul.data.encodings.encoding import MissingInputs, as_pandas, needs_encoding
-from mogul.data.sources.columns import Columns
+from mogul.data.sources.columns import ON_COMMAND_LINE, Columns
 from mogul.data.sources.containers import as_array, frame_kind
 from mogul.data.sources.table import Table
-from mogul.errors import ConfigError, DataError
+from mogul.errors import ConfigError, DataError, as_list
+
+_COLUMNS_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,45 @@ class Reading:
         """Columns to predict and to predict from, with these choices."""
         policy = self.missing_inputs or "mean"
         return Columns(targets, inputs, groups, self.prefix, self.categories, self.missing, policy)
+
+    def select(
+        self,
+        table: Table,
+        targets: Sequence[str] | None,
+        inputs: Sequence[str] | None,
+        groups: str | None,
+        *,
+        latent: bool = False,
+    ) -> tuple[Table, Columns]:
+        """The table with a column for each output and with gaps where they belong, and its columns in use."""
+        if self.long is not None:
+            table, targets = self.wide(table, targets, inputs, groups)
+        if not targets:
+            known = list(table.columns)
+            more = f", … ({len(known)} in all)" if len(known) > _COLUMNS_SHOWN else ""
+            shown = ", ".join(as_list([name]) for name in known[:_COLUMNS_SHOWN])
+            raise ConfigError(
+                f"{self.prefix}targets must name the columns to predict; got none. {table.source} has {shown}{more}. "
+                f"Try {self._written('targets', known[-1])}."
+            )
+        columns = self.columns(targets, inputs, groups)
+        return columns.prepared(table, latent=latent), columns
+
+    def _written(self, option: str, value: str) -> str:
+        """An option with a value as the user writes it."""
+        if self.prefix == ON_COMMAND_LINE:
+            return f"--{option} {shlex.quote(as_list([value]))}"
+        return f"{option}={[value]!r}"
+
+    def as_options(self) -> str:
+        """These choices as options of a command line."""
+        given = {
+            "--long": list(self.long or ()),
+            "--categories": list(self.categories),
+            "--missing": list(self.missing),
+            "--missing-inputs": [] if self.missing_inputs in (None, "mean") else [self.missing_inputs],
+        }
+        return "".join(f" {option} {shlex.quote(as_list(values))}" for option, values in given.items() if values)
 
     def frame_to_encode(self, X: Any) -> pd.DataFrame | None:
         """Inputs as a frame, if they are more than numbers without gaps; None for those that need no encoding."""

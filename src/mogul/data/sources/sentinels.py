@@ -9,6 +9,7 @@ import pandas as pd
 
 from mogul._typing import Array
 from mogul.data.encodings.column import as_numbers
+from mogul.data.encodings.encoding import Gaps, gaps_for
 from mogul.data.sources.table import Table
 from mogul.errors import as_list, warn
 
@@ -89,19 +90,14 @@ def with_gaps(table: Table, names: Sequence[str], missing: Sequence[str], option
 
 
 def _with_given(table: Table, names: Sequence[str], missing: Sequence[str]) -> Table:
-    words = {text.strip() for text in missing}
-    numbers, _ = as_numbers(pd.Series(list(words), dtype=object))
+    numbers, _ = as_numbers(pd.Series([text.strip() for text in missing], dtype=object))
+    gaps = [text.strip() for text in missing] + [float(number) for number in numbers if not np.isnan(number)]
     columns, found = dict(table.columns), {}
     for name in names:
-        column = pd.Series(table.columns[name]).reset_index(drop=True)
-        if column.dtype.kind not in "fiubmM":
-            column = column.where(~column.astype("string").str.strip().isin(words).fillna(False).astype(bool))
-        values, word = as_numbers(column)
-        if word is None:
-            there = [float(number) for number in numbers if (values == number).any()]
-            column = _without(column, there) if there else column
-            found |= {name: tuple(sorted(there))} if there else {}
-        columns[name] = column
+        column = pd.Series(table.columns[name], name=name).reset_index(drop=True)
+        columns[name] = gaps_for(column, gaps)
+        if columns[name].isna().sum() > column.isna().sum():
+            found[name] = tuple(gaps)
     return replace(table, columns=columns, missing=found)
 
 
@@ -181,6 +177,6 @@ def _robust_scale(values: Array) -> float:
     return float(_NORMAL * np.median(np.abs(values - np.median(values))))
 
 
-def missing_of(names: Sequence[str], missing: Mapping[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
+def missing_of(names: Sequence[str], missing: Mapping[str, Gaps]) -> dict[str, Gaps]:
     """Those of these columns."""
     return {name: missing[name] for name in names if name in missing}

@@ -28,7 +28,7 @@ class Table:
         arrays: names of groups of columns: the array `X` of a .npz file for X0, X1, …
         unusable: other contents of the file, and why they are not columns.
         notes: what was found or changed in reading, for a person.
-        missing: numbers that stood for gaps, by column; they are gaps already.
+        missing: numbers and words that stood for gaps, by column; they are gaps already.
 
     Example:
         >>> table = Table("a file", {"X0": [1, 2], "X1": [3, None], "b": ["4", "5"]}, {"X": ["X0", "X1"]})
@@ -42,7 +42,7 @@ class Table:
     arrays: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unusable: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    missing: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    missing: Mapping[str, Sequence[float | str]] = field(default_factory=dict)
 
     def expand(self, names: Sequence[str], what: str = "names") -> list[str]:
         """The columns of these names, arrays expanded, each once."""

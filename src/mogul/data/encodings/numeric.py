@@ -11,6 +11,8 @@ from mogul._typing import Array
 from mogul.data.encodings.column import ColumnEncoding, Plain, as_numbers, refuse_word
 from mogul.errors import DataError
 
+GAPS = "number with gaps"
+
 
 @dataclass(frozen=True)
 class Numbers(ColumnEncoding):
@@ -46,7 +48,7 @@ class Numbers(ColumnEncoding):
     @property
     def words(self) -> str:
         """What becomes of the column, for a person."""
-        return "number" if self.fill is None else "number with gaps"
+        return "number" if self.fill is None else GAPS
 
     def apply(self, column: "pd.Series[Any]", source: str) -> Float[Array, "N K"]:
         """The numbers, and 1 at a gap."""
