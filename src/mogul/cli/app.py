@@ -158,7 +158,7 @@ def fit(
 ) -> None:
     """Fit a model to the rows of a table and write it to a file.
 
-    Inputs may be numbers, text, categories, dates or times, with gaps. Decimal commas, and numbers that stand for a gap,
+    Inputs may be numbers, text, categories, dates or times, with gaps. Decimal commas and numbers that stand for a gap
     are found; lines say what was found.
 
     Up to 2,500 rows by exact GPs, one for each output, in seconds or a minute; beyond by minibatches. mogul.fit(X, Y)

@@ -14,6 +14,7 @@ from mogul.cli.words import (
     counted,
     epochs_words,
     floor_words,
+    named,
     noise_words,
     objective_words,
     seconds_words,
@@ -71,9 +72,9 @@ class FitSummary:
 
     `num_calibrated` is the number of calibration groups, or rows without groups. `groups` is the column of labels.
     `noise_floor` is the least standard deviation of the noise, as a share of an output's scale. `noise_factors` is the
-    number of factors of correlated noise: 0 without correlation. `encoding` says what became of inputs that are not just
-    numbers, `reading` are the options about the table. `noise_by_objective` tells whether the objective, and
-    not residuals, chose noise that depends on the inputs.
+    number of factors of correlated noise: 0 without correlation. `encoding` says what became of inputs that are not
+    just numbers, `reading` are the options about the table. `noise_by_objective` tells whether the objective, and not
+    residuals, chose noise that depends on the inputs.
     """
 
     source: str
@@ -168,7 +169,8 @@ def reading_lines(notes: Sequence[str], encoding: InputEncoding | None) -> list[
         shown = [f"{as_list([name])}: {own}" for name, own in list(others.items())[:_SHOWN]]
         lines.append("; ".join(shown) + (f"; and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""))
     if gaps:
-        lines.append(f"gaps in {counted(gaps)}: the mean, and a column that marks them (or --missing-inputs drop, refuse)")
+        filled = "the mean is filled in, and a column marks them"
+        lines.append(f"gaps in {named(gaps)}: {filled} (or --missing-inputs drop, refuse)")
     return [f"{'Read' if not place else '':<8} {line}" for place, line in enumerate(lines)]
 
 

@@ -35,8 +35,8 @@ Data = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="Table with names: .csv, .tsv, .xlsx, .parquet, .feather, .jsonl, .arff, .npz or .mat; text may end in .gz, "
-        "too; - for CSV from standard input.",
+        help="Table with names: .csv, .tsv, .xlsx, .parquet, .feather, .jsonl, .arff, .npz or .mat; any of them packed, "
+        "with .gz behind it; - for CSV from standard input.",
     ),
 ]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as mogul fit writes it.")]
@@ -56,8 +56,8 @@ Categories = Annotated[
 Missing = Annotated[
     str | None,
     typer.Option(
-        help="Numbers and words that stand for a gap, such as -200,n/a. By default numbers that are far from all else in "
-        "many rows; none for none."
+        help="Numbers and words that stand for a gap, such as -200,n/a. By default numbers that are far from all else "
+        "in many rows; none for none."
     ),
 ]
 MissingInputs = Annotated[

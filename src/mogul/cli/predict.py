@@ -193,7 +193,9 @@ def inputs_of_model(fitted: Fitted, table: Table, inputs: Sequence[str] | None) 
 def _with_gaps_of_model(fitted: Fitted, table: Table) -> Table:
     """Gaps where numbers or words stood for one in training; new tables may have too few of them to be found."""
     missing = {} if fitted.encoding is None else fitted.encoding.missing
-    gaps = {name: gaps_for(pd.Series(table.columns[name]), own) for name, own in missing.items() if name in table.columns}
+    gaps = {
+        name: gaps_for(pd.Series(table.columns[name]), own) for name, own in missing.items() if name in table.columns
+    }
     return replace(table, columns={**table.columns, **gaps})
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 from safetensors import SafetensorError, safe_open
 
-from mogul.cli.words import choice_line, counted, epochs_words, objective_words, seconds_words, transforms_words
+from mogul.cli.words import choice_line, counted, epochs_words, named, objective_words, seconds_words, transforms_words
 from mogul.core.transforms import Transforms
 from mogul.errors import FileError
 from mogul.models.families import mixture
@@ -159,7 +159,7 @@ def _columns(header: dict[str, Any]) -> dict[str, str]:
 def _encoding_words(columns: dict[str, str]) -> list[str]:
     """Columns with what became of them, those alike together."""
     kinds = dict.fromkeys(words for words in columns.values() if words)
-    return [f"{kind}: {counted([name for name, own in columns.items() if own == kind])}" for kind in kinds]
+    return [f"{named([name for name, own in columns.items() if own == kind])}: {kind}" for kind in kinds]
 
 
 def _noise_factors(path: Path) -> int:

@@ -100,8 +100,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             Predictive spreads are calibrated on these rows, and `predict_interval` is available.
         categories: columns whose numbers are names of kinds, not amounts. Columns of text, categories, truth values,
             dates and times need no mention: a frame's columns are encoded as `mogul.fit` does.
-        missing_inputs: for gaps in inputs, "mean" or "refuse", as `mogul.fit` takes it; None is the mean for frames, and
-            arrays are refused.
+        missing_inputs: for gaps in inputs, "mean" or "refuse", as `mogul.fit` takes it; None is the mean for frames,
+            and arrays are refused.
         num_samples: draws of the predictive mixture, for quantiles, covariances and the densities of deep models.
         random_state: seed of everything random, except training by `config`, which has its own seed; a number makes
             results reproducible.

@@ -167,7 +167,8 @@ def fit(
     reading = Reading(categories, [str(value) for value in missing], policy, long)
     data, labels = given_data(X, Y, targets, inputs, groups, latent=latent, reading=reading)
     if is_pair(validation):
-        validation = validation_rows(*validation, data, latent=latent)  # type: ignore[misc]  # it is a pair
+        own_x, own_y = validation  # type: ignore[misc]  # it is a pair
+        validation = validation_rows(own_x, own_y, data, latent=latent)
     given = {setting: options.pop(setting) for setting in SETTINGS if setting in options}
     return FitRequest(
         model=name,

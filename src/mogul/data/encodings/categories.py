@@ -26,7 +26,7 @@ class Categories(ColumnEncoding):
     sphere in a few dimensions: nearly equidistant, so that a kernel treats all levels alike, with a number of
     lengthscales that does not grow with that of levels.
 
-    An unseen level is, in every column, as far below the lowest level as the highest is above it: −1 in one-hot columns.
+    An unseen level is, in every column, as far below the lowest level as the highest is above it: −1 if one-hot.
     Whatever the lengthscales, it is then at least as far from each level as any two levels are from each other, and a
     GP is as uncertain about a new level as about a known one without rows, or more. (Zeros would be nearer to each
     level than levels are to each other, and the answer most certain where nothing is known.)

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from jaxtyping import Float
 
@@ -14,6 +15,7 @@ from mogul._typing import Array
 from mogul.errors import DataError
 
 Plain = dict[str, Any]
+Flags = npt.NDArray[np.bool_]
 
 
 class ColumnEncoding(ABC):
@@ -72,7 +74,7 @@ def as_numbers(column: "pd.Series[Any]") -> tuple[Array, Word | None]:
     values = column.map(_number).astype(np.float64)
     wrong = np.flatnonzero(values.isna() & column.notna())
     word = Word(int(wrong[0]) + 1, column.iloc[wrong[0]], len(wrong) - 1) if len(wrong) else None
-    return values.to_numpy(dtype=np.float64), word
+    return np.asarray(values, dtype=np.float64), word
 
 
 def looks_like_a_number(value: Any) -> bool:

@@ -155,8 +155,9 @@ def _days(column: "pd.Series[Any]", form: str | None, source: str) -> Float[Arra
             f"Dates must be of one form, here {FORMS[form or ISO]}; {column.name!r} of {source} holds "
             f"{column.iloc[wrong[0]]!r} in row {wrong[0] + 1}{more}. Correct it, or leave the cell empty."
         )
-    seconds = (dates - pd.Timestamp(0)).dt.total_seconds().to_numpy(dtype=np.float64)
-    return (seconds % _DAY if form in _TIMES else seconds) / _DAY
+    seconds: Array = np.asarray((dates - pd.Timestamp(0)).dt.total_seconds(), dtype=np.float64)
+    days: Array = (seconds % _DAY if form in _TIMES else seconds) / _DAY
+    return days
 
 
 def _parsed(column: "pd.Series[Any]", form: str) -> "pd.Series[Any]":

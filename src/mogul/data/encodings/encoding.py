@@ -7,11 +7,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from mogul._typing import Array
 from mogul.data.encodings.categories import ONE_HOT_LEVELS, Categories, as_levels
-from mogul.data.encodings.column import ColumnEncoding, Plain, as_numbers, looks_like_a_number, refuse_word
+from mogul.data.encodings.column import ColumnEncoding, Flags, Plain, as_numbers, looks_like_a_number, refuse_word
 from mogul.data.encodings.dates import Dates, form_of
 from mogul.data.encodings.numeric import Numbers
 from mogul.errors import DataError, ShapeError, unknown_name, warn
@@ -94,7 +94,7 @@ class InputEncoding:
         return not self.missing and all(isinstance(each, Numbers) and each.fill is None for each in self.columns)
 
     @property
-    def derived(self) -> Bool[Array, "D"]:
+    def derived(self) -> Flags:
         """Which columns of numbers are not a column of the user's."""
         names = set(self.names)
         return np.array([feature not in names for feature in self.features])
@@ -176,7 +176,9 @@ def gaps_for(column: "pd.Series[Any]", missing: Gaps) -> "pd.Series[Any]":
     if not numbers:
         return column
     values, word = as_numbers(column)
-    return column if word is not None else pd.Series(np.where(np.isin(values, numbers), np.nan, values), name=column.name)
+    return (
+        column if word is not None else pd.Series(np.where(np.isin(values, numbers), np.nan, values), name=column.name)
+    )
 
 
 def needs_encoding(frame: pd.DataFrame, categories: Sequence[str] = ()) -> bool:
@@ -186,10 +188,10 @@ def needs_encoding(frame: pd.DataFrame, categories: Sequence[str] = ()) -> bool:
     return any(column.dtype.kind not in "fiub" or column.isna().any() for _, column in frame.items())
 
 
-def rows_to_keep(frame: pd.DataFrame, missing: MissingInputs, source: str, option: str) -> Bool[Array, "N"]:
+def rows_to_keep(frame: pd.DataFrame, missing: MissingInputs, source: str, option: str) -> Flags:
     """Which rows are used: all, or those without gaps for "drop"; "refuse" raises where there are gaps."""
-    gaps = frame.isna().to_numpy()
-    rows: Bool[Array, "N"] = np.ones(len(frame), dtype=bool) if missing == "mean" else ~gaps.any(axis=1)
+    gaps: Flags = np.logical_or.reduce(frame.isna().to_numpy(dtype=bool), axis=1)
+    rows: Flags = np.ones(len(frame), dtype=bool) if missing == "mean" else ~gaps
     if rows.all():
         return rows
     if missing == "refuse":
@@ -202,7 +204,9 @@ def rows_to_keep(frame: pd.DataFrame, missing: MissingInputs, source: str, optio
             f"Some row must have all inputs; none of the {len(frame)} rows of {source} has: {_places(frame)}. "
             f"Leave columns out, or choose {option} mean."
         )
-    warn(f"Rows should have all inputs; {int((~rows).sum()):,} of {len(rows):,} of {source} have not, and were dropped.")
+    warn(
+        f"Rows should have all inputs; {int((~rows).sum()):,} of {len(rows):,} of {source} have not, and were dropped."
+    )
     return rows
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from mogul._typing import Array
-from mogul.data.encodings.column import ColumnEncoding, Plain, as_numbers, refuse_word
+from mogul.data.encodings.column import ColumnEncoding, Flags, Plain, as_numbers, refuse_word
 from mogul.errors import DataError
 
 GAPS = "number with gaps"
@@ -52,20 +52,20 @@ class Numbers(ColumnEncoding):
 
     def apply(self, column: "pd.Series[Any]", source: str) -> Float[Array, "N K"]:
         """The numbers, and 1 at a gap."""
-        return fill_gaps(_finite(column, source)[:, None], None if self.fill is None else [self.fill], self.name, source)
+        return fill_gaps(
+            _finite(column, source)[:, None], None if self.fill is None else [self.fill], self.name, source
+        )
 
     def plain(self) -> Plain:
         """As JSON."""
         return {"kind": "numbers", "name": self.name, "fill": self.fill}
 
 
-def fill_gaps(
-    values: Float[Array, "N K"], fill: list[float] | None, name: str, source: str
-) -> Float[Array, "N K1"]:
+def fill_gaps(values: Float[Array, "N K"], fill: list[float] | None, name: str, source: str) -> Float[Array, "N K1"]:
     """Values with gaps filled, and a column that marks them; refuses gaps where `fill` is None."""
-    gaps = np.isnan(values).any(axis=1)
+    gaps: Flags = np.logical_or.reduce(np.isnan(values), axis=1)
     if fill is not None:
-        return np.column_stack([np.where(gaps[:, None], fill, values), gaps])
+        return np.column_stack([np.where(gaps[:, None], fill, values), gaps.astype(np.float64)])
     if gaps.any():
         rows = np.flatnonzero(gaps)
         more = f" and {len(rows) - 1} more rows" if len(rows) > 1 else ""
@@ -79,7 +79,8 @@ def fill_gaps(
 def _finite(column: "pd.Series[Any]", source: str) -> Array:
     """The numbers, NaN where missing; anything else is refused."""
     if column.dtype.kind == "m":
-        return column.dt.total_seconds().to_numpy(dtype=np.float64)
+        seconds: Array = column.dt.total_seconds().to_numpy(dtype=np.float64)
+        return seconds
     values, word = as_numbers(column)
     if word is not None:
         raise refuse_word(str(column.name), source, word)

@@ -1,8 +1,9 @@
-"""Weka's ARFF: a line for each attribute, then rows between commas. SciPy's reader refuses spaces and question marks."""
+"""Weka's ARFF: a line for each attribute, then rows. SciPy's reader refuses names with spaces, and question marks."""
 
 import csv
 import io
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,8 +56,10 @@ def _parts(text: str, source: str) -> tuple[list[str], list[str]]:
     return lines[:place], lines[place + 1 :]
 
 
-def _column(cells: "np.ndarray[tuple[int], np.dtype[np.object_]]", kind: str) -> "pd.Series[object]":
-    column = pd.Series([None if (cell := text.strip().strip('"')) in ("?", "") else cell for text in cells], dtype=object)
+def _column(cells: "np.ndarray[tuple[int], np.dtype[np.object_]]", kind: str) -> "pd.Series[Any]":
+    column = pd.Series(
+        [None if (cell := text.strip().strip('"')) in ("?", "") else cell for text in cells], dtype=object
+    )
     if kind.startswith("{"):
         levels = [level.strip().strip("'\"") for level in kind.strip("{} \t").split(",")]
         known = column.isin(levels) | column.isna()

@@ -175,8 +175,8 @@ def _decoded(content: bytes, source: str, what: str = "CSV") -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{what} must be text in UTF-8; byte {error.start} of {source} is 0x{content[error.start]:02x}, which is not. "
-            "Save it as CSV UTF-8."
+            f"{what} must be text in UTF-8; byte {error.start} of {source} is 0x{content[error.start]:02x}, which is "
+            "not. Save it as CSV UTF-8."
         ) from None
     if "\0" in text:
         raise DataError(

@@ -143,7 +143,10 @@ def _table(X: Any) -> Table:
         )
     names = [str(name) for name in X.columns]
     require_names(names, "X")
-    columns = [X.iloc[:, place].reset_index(drop=True) if kind == "pandas" else X[:, place].to_numpy() for place in range(len(names))]
+    columns = [
+        X.iloc[:, place].reset_index(drop=True) if kind == "pandas" else X[:, place].to_numpy()
+        for place in range(len(names))
+    ]
     return Table("X", dict(zip(names, columns, strict=True)))
 
 

@@ -72,7 +72,7 @@ class Reading:
 
     def as_options(self) -> str:
         """These choices as options of a command line."""
-        given = {
+        given: dict[str, list[str]] = {
             "--long": list(self.long or ()),
             "--categories": list(self.categories),
             "--missing": list(self.missing),
@@ -120,7 +120,7 @@ class Reading:
         if not names:
             raise DataError(f"A long table must have inputs beside task and value; {table.source} has none. Add some.")
         frame = table.frame([*names, task, value])
-        tasks = [str(name) for name in dict.fromkeys(as_levels(frame[task], table.source))]
+        tasks = sorted(set(as_levels(frame[task], table.source)))
         _require_tasks(tasks, names, targets, table.source, option)
         keyed = frame.assign(**{task: as_levels(frame[task], table.source)})
         keyed["\0again"] = keyed.groupby([*names, task], dropna=False, sort=False).cumcount()
@@ -129,12 +129,11 @@ class Reading:
         first = keyed.loc[~rows.duplicated()].reset_index(drop=True)
         values = keyed.assign(row=rows).pivot(index="row", columns=task, values=value).reset_index(drop=True)
         columns = {**{name: first[name] for name in names}, **{name: values[name] for name in tasks}}
-        return Table(table.source, columns, notes=table.notes), list(targets or tasks)
+        note = f"{len(frame):,} values of {len(tasks)} outputs in {len(first):,} rows of different inputs"
+        return Table(table.source, columns, notes=(*table.notes, note)), list(targets or tasks)
 
 
-def _require_tasks(
-    tasks: list[str], names: list[str], targets: Sequence[str] | None, source: str, option: str
-) -> None:
+def _require_tasks(tasks: list[str], names: list[str], targets: Sequence[str] | None, source: str, option: str) -> None:
     """Check that tasks can be columns, and that targets are tasks."""
     if "" in tasks:
         raise DataError(f"Each row of a long table must name its task; some of {source} do not. Fill them in.")
@@ -147,5 +146,3 @@ def _require_tasks(
             f"Targets must be tasks of {source} beside {option}; {unknown[0]!r} is not among {', '.join(tasks[:12])}. "
             "Leave targets out for all tasks."
         )
-
-

@@ -149,7 +149,9 @@ def _warn_of_doubt(doubtful: list[Extreme], option: str) -> None:
 def _note(value: float, gaps: list[Extreme], option: str) -> str:
     total = sum(extreme.num_rows for extreme in gaps)
     columns = f"{len(gaps)} columns" if len(gaps) > 1 else repr(gaps[0].column)
-    return f"{value:g} is taken as missing: {total:,} values of {columns}, far from all else ({option} none to keep them)"
+    return (
+        f"{value:g} is taken as missing: {total:,} values of {columns}, far from all else ({option} none to keep them)"
+    )
 
 
 def _without(column: Any, values: Sequence[float]) -> "pd.Series[Any]":

@@ -15,7 +15,7 @@ _ERRORS = ("#N/A", "#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!")
 def read_xlsx(content: bytes, source: str) -> Table:
     """Values as last computed, not formulas; empty cells and errors such as #N/A are missing."""
     try:
-        import openpyxl  # comes with the extra mogul[excel] only
+        import openpyxl  # type: ignore[import-untyped]  # comes with the extra mogul[excel] only
     except ImportError:
         raise FileError(
             f"Reading .xlsx needs openpyxl; {source} cannot be read without it. "

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool
 
 from mogul._typing import Array, IntArray
-from mogul.data.encodings.column import as_numbers, refuse_word
+from mogul.data.encodings.column import Flags, as_numbers, refuse_word
 from mogul.errors import DataError, MogulError, ShapeError, as_list
 
 _NAMES_SHOWN, _ROWS_SHOWN, _COLUMNS_SHOWN = 12, 3, 3
@@ -80,7 +79,7 @@ class Table:
             raise ShapeError(f"A table must have at least one row; {self.source} has 0. Give some data.")
         return columns
 
-    def rows(self, which: Bool[Array, "N"]) -> "Table":
+    def rows(self, which: Flags) -> "Table":
         """Some of the rows; columns of another length are left out."""
         columns = {name: pd.Series(column)[which] for name, column in self.columns.items() if len(column) == len(which)}
         arrays = {name: own for name, own in self.arrays.items() if all(each in columns for each in own)}
