@@ -16,9 +16,9 @@ def air_quality(num_rows: int, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     hours = pd.date_range("2004-03-10 18:00", periods=num_rows, freq="h")
     time = np.asarray(hours.hour, dtype=float)
-    traffic = 1 + 0.6 * np.sin(2 * np.pi * (time - 8) / 24) + 0.2 * np.asarray(hours.dayofweek < 5, dtype=float)
+    traffic = 1 + 0.6 * np.sin(2 * np.pi * (time - 8) / 24) + 0.2 * np.asarray(hours.day_of_week < 5, dtype=float)
     level = traffic * np.exp(0.3 * rng.standard_normal(num_rows))
-    season = np.sin(2 * np.pi * np.asarray(hours.dayofyear) / 365)
+    season = np.sin(2 * np.pi * np.asarray(hours.day_of_year) / 365)
 
     def measured(scale: float, slope: float, noise: float) -> np.ndarray:
         return scale * (1 + slope * (level - 1) + noise * rng.standard_normal(num_rows))
@@ -51,10 +51,16 @@ def air_quality(num_rows: int, seed: int = 0) -> pd.DataFrame:
     return frame[_HEADER]
 
 
+def _cell(value: object) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return "-200" if np.isnan(value) else f"{value:g}".replace(".", ",")
+
+
 def write_air_quality(path: Path, num_rows: int, seed: int = 0, empty_rows: int = 114) -> pd.DataFrame:
     """As downloaded: semicolons, decimal commas, −200 for gaps, two empty columns, empty rows at the end."""
     frame = air_quality(num_rows, seed)
-    cells = frame.fillna(-200).map(lambda value: f"{value:g}".replace(".", ",") if isinstance(value, float) else value)
+    cells = frame.map(_cell)
     lines = [";".join([*_HEADER, "", ""]), *(";".join([*row, "", ""]) for row in cells.to_numpy().tolist())]
     path.write_text("\r\n".join([*lines, *[";" * (len(_HEADER) + 1)] * empty_rows]) + "\r\n", encoding="utf-8")
     return frame

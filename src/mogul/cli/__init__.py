@@ -26,7 +26,7 @@ app.add_typer(data_app, name="data", rich_help_panel=LABORATORY)
 app.add_typer(lab_app)
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(wanted: bool | None) -> None:
     if wanted:
         print(f"mogul {importlib.metadata.version('mogul')}")
         raise typer.Exit
@@ -36,8 +36,9 @@ def _print_version(wanted: bool) -> None:
 def group(
     debug: Annotated[bool, typer.Option(DEBUG, help="Show where errors come from; any command takes it.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_print_version)
-    ] = False,
+        bool | None,
+        typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_print_version),
+    ] = None,
 ) -> None:
     """Multi-output Gaussian processes with neural likelihoods."""
 

@@ -35,8 +35,8 @@ Data = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="Table with names: .csv, .tsv, .xlsx, .parquet, .feather, .jsonl, .arff, .npz or .mat; any of them packed, "
-        "with .gz behind it; - for CSV from standard input.",
+        help="Table with names: .csv, .tsv, .xlsx, .parquet, .feather, .jsonl, .arff, .npz or .mat; any of them may "
+        "end in .gz, too; - for CSV from standard input.",
     ),
 ]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as mogul fit writes it.")]

@@ -59,7 +59,7 @@ class Predictions:
         if twice:
             raise DataError(
                 f"Columns of predictions must have different names; {twice[0]!r} is used twice. "
-                "Leave it out of --keep, or use --json without --out, which keeps them apart."
+                "Leave it out of --keep. Use --json without --out, which keeps them apart."
             )
         return pd.DataFrame(dict(columns))
 

@@ -102,11 +102,14 @@ def as_levels(column: "pd.Series[Any]", source: str) -> list[str]:
     ['1', '', 'red']
     """
     missing = column.isna()
-    return [_MISSING if gap else _text(value, column.name, source) for value, gap in zip(column, missing, strict=True)]
+    return [
+        _MISSING if gap else as_level(value, column.name, source) for value, gap in zip(column, missing, strict=True)
+    ]
 
 
-def _text(value: Any, name: Any, source: str) -> str:
-    if isinstance(value, list | dict | set | tuple | np.ndarray):
+def as_level(value: Any, name: Any, source: str) -> str:
+    """A value as text; lists and bytes are refused."""
+    if isinstance(value, list | dict | set | tuple | np.ndarray | bytes):
         raise DataError(
             f"Inputs must be numbers, text or dates; {name!r} of {source} holds a {type(value).__name__}. "
             "Give each part a column, or leave it out."

@@ -10,7 +10,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from mogul._typing import Array
-from mogul.data.encodings.categories import ONE_HOT_LEVELS, Categories, as_levels
+from mogul.data.encodings.categories import ONE_HOT_LEVELS, Categories, as_level, as_levels
 from mogul.data.encodings.column import ColumnEncoding, Flags, Plain, as_numbers, looks_like_a_number, refuse_word
 from mogul.data.encodings.dates import Dates, form_of
 from mogul.data.encodings.numeric import Numbers
@@ -255,6 +255,7 @@ def _fitted(column: "pd.Series[Any]", is_category: bool, source: str) -> ColumnE
         return Numbers.of(column, source)
     if 2 * np.count_nonzero(~np.isnan(values)) > column.notna().sum():
         raise refuse_word(str(column.name), source, word)
+    as_level(word.value, column.name, source)  # or an error
     texts = column.astype("string") if _holds(column, time) else column
     form = form_of(texts)
     if form is not None:

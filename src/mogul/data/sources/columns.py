@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from mogul.data.dataset import Dataset
@@ -65,6 +66,8 @@ class Columns:
         x, encoding = encoded(table.frame(inputs), table.source, self.categories, missing)
         data = Dataset(x, y)
         data.encoding = encoding
+        for doubt in [*self._left_out(table, outputs).values(), *table.doubts]:
+            warn(doubt)
         return data
 
     def _names(self, table: Table, *, latent: bool) -> list[str]:
@@ -113,7 +116,8 @@ class Columns:
                 f"A table must have columns to predict from; all of {table.source} are targets. "
                 f"Leave some out of {self.prefix}targets, or fit a model that ends in -lvm."
             )
-        kept = [name for name in names if not self._is_left_out(table, name)]
+        left_out = self._left_out(table, outputs)
+        kept = [name for name in names if name not in left_out]
         if not kept:
             raise DataError(
                 f"A table must have columns to predict from; those of {table.source} that are no targets are empty or "
@@ -121,21 +125,23 @@ class Columns:
             )
         return kept
 
-    def _is_left_out(self, table: Table, name: str) -> bool:
-        """Whether nothing can be learnt from a column that nobody named; a warning says why."""
-        column = pd.Series(table.columns[name])
-        if not len(column):
-            return False
-        if column.isna().all():
-            warn(f"Inputs should have values; {name!r} of {table.source} has none, and was left out.")
-            return True
-        if name not in self.categories and is_label(column, table.source):
-            warn(
-                f"Texts should come again to be learnt from; most rows of {name!r} of {table.source} have one of their "
-                "own, and it was left out."
-            )
-            return True
-        return False
+    def _left_out(self, table: Table, outputs: Sequence[str]) -> dict[str, str]:
+        """Columns that nobody named and nothing can be learnt from, and why."""
+        if self.inputs is not None:
+            return {}
+        reasons: dict[str, str] = {}
+        for name in table.others(outputs):
+            column = pd.Series(table.columns[name])
+            if name == self.groups or not len(column):
+                continue
+            if column.isna().all():
+                reasons[name] = f"Inputs should have values; {name!r} of {table.source} has none, and was left out."
+            elif name not in self.categories and is_label(column, table.source):
+                reasons[name] = (
+                    f"Texts should come again to be learnt from; most rows of {name!r} of {table.source} have one of "
+                    "their own, and it was left out."
+                )
+        return reasons
 
 
 def encoded(
@@ -146,8 +152,9 @@ def encoded(
 ) -> tuple[pd.DataFrame, InputEncoding | None]:
     """Inputs as numbers, and their encoding if they are anything but numbers without gaps."""
     if not missing and not needs_encoding(frame, categories):
-        require_complete(frame, source)
-        return frame, None
+        x = frame.astype(np.float64)
+        require_complete(x, source)
+        return x, None
     encoding = InputEncoding.of(frame, categories, source, missing)
     x = pd.DataFrame(encoding.apply(frame, source), columns=encoding.features)
     return x, None if encoding.is_plain else encoding

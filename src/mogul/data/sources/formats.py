@@ -237,13 +237,22 @@ def _tidied(frame: pd.DataFrame, delimiter: str, source: str) -> Table:
 
 
 def with_points(column: "pd.Series[Any]") -> "pd.Series[Any] | None":
-    """Numbers from texts with decimal commas; None for a column of anything else, points included."""
+    """Numbers from texts with decimal commas; None where most are something else, or some have decimal points.
+
+    >>> list(with_points(pd.Series(["1,5", "2", "high"])))
+    ['1.5', '2', 'high']
+    """
     if column.dtype.kind in "fiubM":
         return None
-    texts = column[column.notna()].astype(str).str.strip()
-    if not texts.str.fullmatch(_DECIMAL_COMMA).all() or not texts.str.contains(",").any():
+    texts = column.astype("string").str.strip()
+    decimal = texts.str.fullmatch(_DECIMAL_COMMA).fillna(False)
+    pointed = texts.str.fullmatch(_DECIMAL_COMMA.replace(",", r"\.")).fillna(False) & ~decimal
+    if pointed.any() or not (decimal & texts.str.contains(",")).any() or 2 * decimal.sum() <= texts.notna().sum():
         return None
-    return column.astype("string").str.strip().str.replace(",", ".").astype("Float64").astype(np.float64)
+    found = texts.where(~decimal, texts.str.replace(",", "."))
+    if (decimal | texts.isna()).all():
+        return found.astype("Float64").astype(np.float64)
+    return found.astype(object).where(texts.notna(), None)
 
 
 def require_names(names: list[str], source: str) -> None:

@@ -11,7 +11,7 @@ from mogul._typing import Array
 from mogul.data.encodings.column import as_numbers
 from mogul.data.encodings.encoding import Gaps, gaps_for
 from mogul.data.sources.table import Table
-from mogul.errors import as_list, warn
+from mogul.errors import as_list
 
 _LEAST_ROWS = 5
 # Distance from all other values, in robust standard deviations.
@@ -22,7 +22,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Extreme:
-    """A whole number that is the least or the largest of a column, in several rows.
+    """A whole number that is the least or the largest of a column.
 
     Args:
         column: name of the column.
@@ -43,7 +43,7 @@ class Extreme:
     @property
     def is_beyond_doubt(self) -> bool:
         """Whether it is farther from all others than these are from each other."""
-        return self.ranges > 1 and self.distance > _OUTLYING
+        return self.num_rows >= _LEAST_ROWS and self.ranges > 1 and self.distance > _OUTLYING
 
     @property
     def is_suspect(self) -> bool:
@@ -52,7 +52,7 @@ class Extreme:
 
 
 def with_gaps(table: Table, names: Sequence[str], missing: Sequence[str], option: str) -> Table:
-    """The table with gaps in place of what stands for them, and a note of it; doubtful ones are warned of.
+    """The table with gaps in place of what stands for them, and a note of it; doubtful numbers are named in `doubts`.
 
     A number that is a gap beyond doubt in one column is one in every other where it is suspect, too.
 
@@ -71,10 +71,8 @@ def with_gaps(table: Table, names: Sequence[str], missing: Sequence[str], option
         return _with_given(table, names, missing)
     found = list(_extremes(table, names))
     certain = {extreme.value for extreme in found if extreme.is_beyond_doubt}
-    gaps = [extreme for extreme in found if extreme.value in certain and extreme.is_suspect]
-    doubtful = [extreme for extreme in found if extreme.is_suspect and extreme not in gaps]
-    if doubtful:
-        _warn_of_doubt(doubtful, option)
+    gaps = [one for one in found if one.value in certain and (one.is_suspect or one.is_only_negative)]
+    doubtful = [one for one in found if one.num_rows >= _LEAST_ROWS and one.is_suspect and one not in gaps]
     columns = dict(table.columns)
     for extreme in gaps:
         columns[extreme.column] = _without(table.columns[extreme.column], [extreme.value])
@@ -85,8 +83,7 @@ def with_gaps(table: Table, names: Sequence[str], missing: Sequence[str], option
         notes=(*table.notes, *notes),
         missing={extreme.column: (extreme.value,) for extreme in gaps},
     )
-    _warn_of_outliers(cleaned, names, option)
-    return cleaned
+    return replace(cleaned, doubts=(*_doubt(doubtful, option), *_outliers(cleaned, names, option)))
 
 
 def _with_given(table: Table, names: Sequence[str], missing: Sequence[str]) -> Table:
@@ -109,16 +106,18 @@ def _extremes(table: Table, names: Sequence[str]) -> Iterator[Extreme]:
         for value, sign in ((values.min(), 1.0), (values.max(), -1.0)):
             others = values[values != value]
             num_rows = len(values) - len(others)
-            if num_rows < _LEAST_ROWS or not float(value).is_integer() or len(np.unique(others[:1000])) < 3:
+            if not len(others) or not float(value).is_integer():
                 continue
-            gap = sign * (others.min() if sign > 0 else others.max()) - sign * value
-            spread, whole = _robust_scale(others), np.ptp(others)
+            gap = float(sign * (others.min() if sign > 0 else others.max()) - sign * value)
+            spread, whole = _robust_scale(others), float(np.ptp(others))
             lone = bool(value < 0 <= others.min())
-            yield Extreme(name, float(value), num_rows, gap / spread if spread else 0.0, gap / whole, lone)
+            few = len(np.unique(others[:1000])) < 3  # what is their spread?
+            scales = (0.0, 0.0) if few or not spread else (gap / spread, gap / whole)
+            yield Extreme(name, float(value), num_rows, *scales, lone)
 
 
-def _warn_of_outliers(table: Table, names: Sequence[str], option: str) -> None:
-    """Name values beyond 20 robust standard deviations, in one warning."""
+def _outliers(table: Table, names: Sequence[str], option: str) -> list[str]:
+    """Values beyond 20 robust standard deviations, in one warning."""
     found = []
     for name in names:
         column = table.columns[name]
@@ -131,19 +130,26 @@ def _warn_of_outliers(table: Table, names: Sequence[str], option: str) -> None:
             row = far[np.argmax(away[far])]
             more = f" (and {len(far) - 1} more)" if len(far) > 1 else ""
             found.append(f"{name!r} is {values[row]:g} in row {row + 1}{more}")
-    if found:
-        more = f"; and {len(found) - _SHOWN} more columns" if len(found) > _SHOWN else ""
-        warn(
-            f"Values should be within {_OUTLYING:.0f} robust standard deviations of their median; in {table.source} "
-            f"{'; '.join(found[:_SHOWN])}{more}. Kept: correct them if they are mistakes, or name them by {option}."
-        )
+    if not found:
+        return []
+    more = f"; and {len(found) - _SHOWN} more columns" if len(found) > _SHOWN else ""
+    return [
+        f"Values should be within {_OUTLYING:.0f} robust standard deviations of their median; in {table.source} "
+        f"{'; '.join(found[:_SHOWN])}{more}. Kept: correct them if they are mistakes, or name them by {option}."
+    ]
 
 
-def _warn_of_doubt(doubtful: list[Extreme], option: str) -> None:
+def _doubt(doubtful: list[Extreme], option: str) -> list[str]:
+    """Numbers that may stand for a gap, in one warning."""
+    if not doubtful:
+        return []
     each = [f"{one.column!r} is {one.value:g} in {one.num_rows:,} rows" for one in doubtful[:_SHOWN]]
     more = f"; and {len(doubtful) - _SHOWN} more columns" if len(doubtful) > _SHOWN else ""
     values = as_list([f"{value:g}" for value in sorted({one.value for one in doubtful})])
-    warn(f"Is a number that is far from all others a gap? {'; '.join(each)}{more}. Kept; if it is: {option} {values}.")
+    return [
+        f"A number far from all others may stand for a gap; {'; '.join(each)}{more}. "
+        f"Kept; if it does: {option} {values}."
+    ]
 
 
 def _note(value: float, gaps: list[Extreme], option: str) -> str:
