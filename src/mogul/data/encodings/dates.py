@@ -30,6 +30,7 @@ FORMS: Mapping[str, str] = {
     **_TIMES,
 }
 _AMBIGUOUS = {form: form.replace("%d/%m", "%m/%d") for form in FORMS if form.startswith("%d/%m")}
+_BEGIN = r"\s*\d{1,4}[-/.:]\d"  # of any form
 _TRIED = 50  # rows that a form must fit before all are read
 
 _DAY = 86_400.0
@@ -127,8 +128,10 @@ def form_of(column: "pd.Series[Any]") -> str | None:
     """
     texts = column[column.notna()]
     few = texts.iloc[:: max(1, len(texts) // _TRIED)]
-    best = max(FORMS, key=lambda form: _parsed(few, form).notna().sum(), default=ISO)
-    if not len(few) or 2 * _parsed(few, best).notna().sum() <= len(few):
+    if 2 * few.astype("string").str.match(_BEGIN).sum() <= len(few):
+        return None
+    best = max(FORMS, key=lambda form: _parsed(few, form).notna().sum())
+    if 2 * _parsed(few, best).notna().sum() <= len(few):
         return None
     other = _AMBIGUOUS.get(best)
     if other is not None:
