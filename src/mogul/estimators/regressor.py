@@ -251,7 +251,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             return None
         rows_to_keep(frame, policy or "mean", "X", "missing_inputs=")
         encoding = InputEncoding.of(frame, self.categories, "X")
-        warn_of_filled(encoding)
+        if policy is None:
+            warn_of_filled(encoding)
         return None if encoding.is_plain else encoding
 
     def _own_rows(self, X: Any, y: Any) -> Dataset:

@@ -14,6 +14,7 @@ from mogul.errors import DataError, warn
 ONE_HOT_LEVELS = 10
 # Of random codes: distances between levels then differ by a quarter from each other.
 _CODE_LENGTH = 8
+_CANDIDATES, _FARTHER = 1000, 1.5  # drawn for an unseen level, and how much farther out it is
 _MISSING = ""  # the level of gaps, if training rows have any; a text cannot be it
 _SHOWN = 3
 
@@ -26,15 +27,16 @@ class Categories(ColumnEncoding):
     sphere in a few dimensions: nearly equidistant, so that a kernel treats all levels alike, with a number of
     lengthscales that does not grow with that of levels.
 
-    An unseen level is, in every column, as far below the lowest level as the highest is above it: −1 if one-hot.
-    Whatever the lengthscales, it is then at least as far from each level as any two levels are from each other, and a
-    GP is as uncertain about a new level as about a known one without rows, or more. (Zeros would be nearer to each
-    level than levels are to each other, and the answer most certain where nothing is known.)
+    An unseen level is one more such point. With a column each, it is the further corner of the regular simplex whose
+    corners are the K levels, −(√(K + 1) − 1)/K in every column: as far from each level as levels are from each other, so
+    that a GP is as uncertain about it as about a level without rows. (Zeros, which many encoders give, are nearer to
+    each level than levels are to each other, and the answer is most certain where nothing is known.) Among random
+    points it is one far from all levels.
 
     Args:
         name: of the column.
         levels: those of training rows; "" stands for gaps, if there were any.
-        codes: a point for each level, or None for a column each.
+        codes: a point for each level and one for an unseen level, or None for a column each.
 
     Example:
         >>> sites = Categories.of(pd.Series(["north", "south", "north"], name="site"), "a table")
@@ -85,9 +87,10 @@ class Categories(ColumnEncoding):
 
     def _points(self) -> Float[Array, "K1 K"]:
         """The points of all levels, and that of an unseen one."""
-        points = np.eye(len(self.levels)) if self.codes is None else np.array(self.codes)
-        low, high = (0.0, 1.0) if self.codes is None else (points.min(0), points.max(0))
-        return np.vstack([points, np.broadcast_to(low - (high - low), points.shape[1])])
+        if self.codes is not None:
+            return np.array(self.codes)
+        count = len(self.levels)
+        return np.vstack([np.eye(count), np.full(count, (1 - np.sqrt(count + 1)) / count)])
 
     def plain(self) -> Plain:
         """As JSON."""
@@ -120,7 +123,9 @@ def as_level(value: Any, name: Any, source: str) -> str:
 
 
 def _codes(num_levels: int) -> tuple[tuple[float, ...], ...]:
-    """Random points on the unit sphere, the same for the same number of levels."""
-    points = np.random.default_rng(num_levels).standard_normal((num_levels, _CODE_LENGTH))
+    """Random points on the unit sphere, the same for the same number of levels, and one more that is far from all."""
+    points = np.random.default_rng(num_levels).standard_normal((num_levels + _CANDIDATES, _CODE_LENGTH))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    return tuple(tuple(point) for point in points.round(6).tolist())
+    levels, others = points[:num_levels], points[num_levels:]
+    farthest = _FARTHER * others[(others @ levels.T).max(axis=1).argmin()]
+    return tuple(tuple(point) for point in np.vstack([levels, farthest]).round(6).tolist())

@@ -314,8 +314,8 @@ def _categories(plain: Plain) -> Categories:
     if codes is None:
         return Categories(str(plain["name"]), levels)
     points = np.array(codes, dtype=np.float64)
-    if points.ndim != 2 or len(points) != len(levels) or not np.isfinite(points).all():
-        raise ValueError(f"codes of {plain['name']!r} must be a point for each of {len(levels)} levels")
+    if points.ndim != 2 or len(points) != len(levels) + 1 or not np.isfinite(points).all():
+        raise ValueError(f"codes of {plain['name']!r} must be a point for each of {len(levels)} levels, and one more")
     return Categories(str(plain["name"]), levels, tuple(tuple(point) for point in points.tolist()))
 
 

@@ -95,7 +95,8 @@ def _from_arrays(X: Any, Y: Any, groups: Any, reading: Reading) -> tuple[Dataset
         outputs = replace(outputs, values=outputs.values[keep])
         groups = None if groups is None else as_array(groups)[keep]
     encoding = InputEncoding.of(frame, reading.categories, "X")
-    warn_of_filled(encoding)
+    if reading.missing_inputs is None:
+        warn_of_filled(encoding)
     data = named_dataset(encoding.apply(frame), encoding.features, outputs)
     data.encoding = None if encoding.is_plain else encoding
     return data, groups
@@ -128,7 +129,7 @@ def _from_table(
         warn(f"{note}.")
     labels = columns.labels(prepared)
     data = columns.data(prepared, latent=latent)
-    if data.encoding is not None:
+    if data.encoding is not None and reading.missing_inputs is None:
         warn_of_filled(data.encoding)
     return data, groups if labels is None else labels
 

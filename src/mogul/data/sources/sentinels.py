@@ -145,10 +145,10 @@ def _doubt(doubtful: list[Extreme], option: str) -> list[str]:
         return []
     each = [f"{one.column!r} is {one.value:g} in {one.num_rows:,} rows" for one in doubtful[:_SHOWN]]
     more = f"; and {len(doubtful) - _SHOWN} more columns" if len(doubtful) > _SHOWN else ""
-    values = as_list([f"{value:g}" for value in sorted({one.value for one in doubtful})])
+    values = [f"{value:g}" for value in sorted({one.value for one in doubtful})]
     return [
         f"A number far from all others may stand for a gap; {'; '.join(each)}{more}. "
-        f"Kept; if it does: {option} {values}."
+        f"Kept; if it does: {_written(option, values)}."
     ]
 
 
@@ -156,8 +156,17 @@ def _note(value: float, gaps: list[Extreme], option: str) -> str:
     total = sum(extreme.num_rows for extreme in gaps)
     columns = f"{len(gaps)} columns" if len(gaps) > 1 else repr(gaps[0].column)
     return (
-        f"{value:g} is taken as missing: {total:,} values of {columns}, far from all else ({option} none to keep them)"
+        f"{value:g} is taken as missing: {total:,} values of {columns}, far from all else ({_written(option, ['none'])} to keep them)"
     )
+
+
+def _written(option: str, values: list[str]) -> str:
+    """The option with values, as on the command line or in Python.
+
+    >>> _written("--missing", ["-9"]), _written("missing=", ["-9"])
+    ('--missing -9', "missing=['-9']")
+    """
+    return f"{option}{values!r}" if option.endswith("=") else f"{option} {as_list(values)}"
 
 
 def _without(column: Any, values: Sequence[float]) -> "pd.Series[Any]":
