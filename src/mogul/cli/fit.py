@@ -142,7 +142,7 @@ def fit_file(
     data = columns.data(table, latent=latent)
     if labels is not None:
         request = replace(request, groups=group_numbers(labels, data.num_rows))
-    for line in reading_lines(table.notes, data.encoding):
+    for line in reading_lines([*table.notes, *table.changes], data.encoding):
         say(line)
     model = request.model_for(data)
     splits = _splits_to_check(data, request, check) if not latent else []

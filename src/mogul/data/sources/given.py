@@ -125,8 +125,8 @@ def _from_table(
     named = None if inputs is None else _names(inputs)
     wanted = None if targets is None else _names(targets)
     prepared, columns = reading.select(table, wanted, named, column, latent=latent)
-    for note in prepared.notes[len(table.notes) :]:
-        warn(f"{note}.")
+    for change in prepared.changes:
+        warn(f"{change}.")
     labels = columns.labels(prepared)
     data = columns.data(prepared, latent=latent)
     if data.encoding is not None and reading.missing_inputs is None:

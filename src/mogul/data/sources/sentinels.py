@@ -80,7 +80,7 @@ def with_gaps(table: Table, names: Sequence[str], missing: Sequence[str], option
     cleaned = replace(
         table,
         columns=columns,
-        notes=(*table.notes, *notes),
+        changes=tuple(notes),
         missing={extreme.column: (extreme.value,) for extreme in gaps},
     )
     return replace(cleaned, doubts=(*_doubt(doubtful, option), *_outliers(cleaned, names, option)))
@@ -155,9 +155,7 @@ def _doubt(doubtful: list[Extreme], option: str) -> list[str]:
 def _note(value: float, gaps: list[Extreme], option: str) -> str:
     total = sum(extreme.num_rows for extreme in gaps)
     columns = f"{len(gaps)} columns" if len(gaps) > 1 else repr(gaps[0].column)
-    return (
-        f"{value:g} is taken as missing: {total:,} values of {columns}, far from all else ({_written(option, ['none'])} to keep them)"
-    )
+    return f"{value:g} is taken as missing: {total:,} values of {columns}, far from all else ({_written(option, ['none'])} to keep them)"
 
 
 def _written(option: str, values: list[str]) -> str:

@@ -26,7 +26,8 @@ class Table:
         columns: anything with one axis, by name.
         arrays: names of groups of columns: the array `X` of a .npz file for X0, X1, …
         unusable: other contents of the file, and why they are not columns.
-        notes: what was found or changed in reading, for a person.
+        notes: what was found in reading, for a person.
+        changes: values that were taken as gaps, for a person.
         doubts: what looks wrong and was left as it is: warnings, given once the data are known to be usable.
         missing: numbers and words that stood for gaps, by column; they are gaps already.
 
@@ -42,6 +43,7 @@ class Table:
     arrays: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unusable: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     missing: Mapping[str, Sequence[float | str]] = field(default_factory=dict)
 
