@@ -28,8 +28,8 @@ class Categories(ColumnEncoding):
     lengthscales that does not grow with that of levels.
 
     An unseen level is one more such point. With a column each, it is the further corner of the regular simplex whose
-    corners are the K levels, −(√(K + 1) − 1)/K in every column: as far from each level as levels are from each other, so
-    that a GP is as uncertain about it as about a level without rows. (Zeros, which many encoders give, are nearer to
+    corners are the K levels, −(√(K + 1) − 1)/K in every column: as far from each level as levels are from each other,
+    so that a GP is as uncertain about it as about a level without rows. (Zeros, which many encoders give, are nearer to
     each level than levels are to each other, and the answer is most certain where nothing is known.) Among random
     points it is one far from all levels.
 

@@ -155,7 +155,8 @@ def _doubt(doubtful: list[Extreme], option: str) -> list[str]:
 def _note(value: float, gaps: list[Extreme], option: str) -> str:
     total = sum(extreme.num_rows for extreme in gaps)
     columns = f"{len(gaps)} columns" if len(gaps) > 1 else repr(gaps[0].column)
-    return f"{value:g} is taken as missing: {total:,} values of {columns}, far from all else ({_written(option, ['none'])} to keep them)"
+    keep = f"{_written(option, ['none'])} to keep them"
+    return f"{value:g} is taken as missing: {total:,} values of {columns}, far from all else ({keep})"
 
 
 def _written(option: str, values: list[str]) -> str:
