@@ -60,11 +60,13 @@ def warn(message: str) -> None:
     warnings.warn(message, MogulWarning, stacklevel=level)
 
 
-def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownNameError:
-    """The error for an unknown name, with the nearest known one as a remedy."""
+def unknown_name(kind: str, name: object, known: Iterable[str], suggested: int = 1) -> UnknownNameError:
+    """The error for an unknown name, with the nearest known one as a remedy, or some of them."""
     known = list(known)
-    close = difflib.get_close_matches(str(name), known, n=1)
-    remedy = f"Did you mean {close[0]!r}?" if close else "Use one of the list."
+    close = difflib.get_close_matches(str(name), known, n=suggested, cutoff=0.6 if suggested == 1 else 0.3)
+    *first, last = map(repr, close or [""])
+    meant = f"{', '.join(first)} or {last}" if first else last
+    remedy = f"Did you mean {meant}?" if close else "Use one of the list."
     error = UnknownNameError(f"{kind} must be one of {', '.join(known)}; got {name!r}. {remedy}")
     error.kind, error.name = kind, name
     return error

@@ -77,7 +77,6 @@ def test_debug_shows_where_it_happened(run, failing, arguments):
     ("arguments", "says"),
     [
         (("fit",), "Missing argument 'DATA'. Try mogul fit --help."),
-        (("fit", "t.csv"), "Missing option '--targets'. Try mogul fit --help."),
         (("fit", "t.csv", "--targts", "a"), "--targets"),
         (
             ("fit", "t.csv", "--targets", "a", "--epochs", "many"),

@@ -1,5 +1,6 @@
 """Tables from files: the same numbers in every format, names kept, gaps kept, and nothing guessed."""
 
+import gzip
 import io
 import sys
 from pathlib import Path
@@ -30,6 +31,17 @@ def written(folder: Path, suffix: str) -> Path:
             FRAME.to_csv(path, index=False, sep=";")
         case ".parquet":
             FRAME.to_parquet(path)
+        case ".csv.gz":
+            FRAME.to_csv(path, index=False)
+        case ".xlsx":
+            FRAME.to_excel(path, index=False)
+        case ".feather":
+            FRAME.to_feather(path)
+        case ".jsonl":
+            FRAME.to_json(path, orient="records", lines=True, double_precision=15)
+        case ".arff":
+            lines = [f"@attribute {name} numeric" for name in FRAME]
+            path.write_text("\n".join([*lines, "@data", FRAME.to_csv(index=False, header=False, na_rep="?")]))
         case ".npz":
             np.savez_compressed(path, **columns)
         case _:
@@ -37,11 +49,83 @@ def written(folder: Path, suffix: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".txt", ".parquet", ".npz", ".mat"])
+@pytest.mark.parametrize(
+    "suffix",
+    [".csv", ".tsv", ".txt", ".csv.gz", ".parquet", ".npz", ".mat", ".xlsx", ".feather", ".jsonl", ".arff"],
+)
 def test_every_format_gives_the_same_numbers_to_the_last_bit(suffix: str, tmp_path: Path) -> None:
     table = read_table(written(tmp_path, suffix))
     assert list(table.columns) == ["a", "b", "c"]
     pd.testing.assert_frame_equal(table.numbers(["a", "b", "c"]), FRAME, check_exact=True)
+
+
+def test_a_file_of_matlab_with_one_matrix_has_its_columns(tmp_path: Path) -> None:
+    matrix = np.arange(12.0).reshape(4, 3)
+    savemat(tmp_path / "t.mat", {"data": matrix})
+    table = read_table(tmp_path / "t.mat")
+    assert list(table.columns) == ["data0", "data1", "data2"]
+    np.testing.assert_array_equal(table.numbers(["data"]), matrix)
+
+
+def test_decimal_commas_are_read_where_cells_are_not_separated_by_commas() -> None:
+    table = read_csv(b"a;b;c;;\n1,5;x,y;10.03.2004;;\n-2e3;z;11.03.2004;;\n;;;;\n", "here")
+    assert list(table.columns) == ["a", "b", "c"]
+    np.testing.assert_array_equal(table.columns["a"], [1.5, -2000.0])
+    assert list(table.columns["b"]) == ["x,y", "z"]
+    assert table.notes == (
+        "semicolons between cells, decimal commas; 2 empty columns and 1 empty row at the end left out",
+    )
+    mixed = read_csv(b"a;b\n1,5;0\n1.5;0\n2,5;0\n", "here")  # a comma and a point: which one is it?
+    with pytest.raises(DataError, match=r"'a' of here holds '1,5' in row 1 .* with a point for decimals"):
+        mixed.numbers(["a"])
+
+
+def test_sheets_keep_dates_words_and_gaps(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {"when": pd.to_datetime(["2024-01-01", "2024-01-02"]), "site": ["a", None], "ok": [True, False]}
+    )
+    with pd.ExcelWriter(tmp_path / "t.xlsx") as book:
+        frame.to_excel(book, sheet_name="first", index=False)
+        FRAME.to_excel(book, sheet_name="second", index=False)
+    table = read_table(tmp_path / "t.xlsx")
+    assert table.columns["when"].dtype.kind == "M"
+    assert table.columns["site"].isna().tolist() == [False, True]
+    assert table.notes == ("sheet 'first', the first of 2",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("t.xlsx", b"PK\x03\x04 not a book", "must be readable as .xlsx"),
+        ("t.csv.gz", b"\x1f\x8b\x08 cut", "must be readable as gzip"),
+        ("t.feather", b"ARROW1 cut", "must be readable as Feather"),
+        ("t.jsonl", b'{"a": 1}\n{"a": \n', "line 2 of .* is not"),
+        ("t.jsonl", b"[1, 2]\n", "holds a list"),
+        ("t.jsonl", b'{"a": {"b": 1}}\n', "'a' in line 1 of .* holds a dict"),
+        ("t.jsonl", b"\n", "must have at least one row"),
+        ("t.arff", b"@attribute a numeric\n1\n", "must be ARFF with an @data line"),
+        ("t.arff", b"@data\n1\n", "must have @attribute lines"),
+        ("t.arff", b"@attribute a numeric\n@data\n1,2\n", "row 1 of .* has 2"),
+    ],
+)
+def test_damaged_files_are_refused(name: str, content: bytes, says: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=says):
+        read_table(tmp_path / name)
+
+
+def test_a_small_packed_file_that_unpacks_to_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_module, "MAX_BYTES", 10**5)
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a\n" + b"1\n" * 10**6))
+    with pytest.raises(DataError, match="must take at most"):
+        read_table(tmp_path / "t.csv.gz")
+
+
+def test_sheets_without_openpyxl_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, ".xlsx")
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(FileError, match=r"needs openpyxl; .*pip install \"mogul\[excel\]\""):
+        read_table(path)
 
 
 def test_a_matrix_is_named_as_one_or_column_by_column(tmp_path: Path) -> None:
@@ -123,4 +207,7 @@ def test_a_close_name_is_suggested() -> None:
 
 
 def test_every_ending_has_a_reader() -> None:
-    assert set(formats.READERS) == {".csv", ".tsv", ".txt", ".parquet", ".npz", ".mat"}
+    assert set(formats.READERS) == {
+        *(".csv", ".tsv", ".txt", ".parquet", ".npz", ".mat"),
+        *(".xlsx", ".feather", ".jsonl", ".arff"),
+    }

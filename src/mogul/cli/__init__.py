@@ -1,5 +1,6 @@
 """The command line. Heavy packages are imported by the command that needs them, so that `--help` is fast."""
 
+import importlib.metadata
 import sys
 from typing import Annotated
 
@@ -25,9 +26,19 @@ app.add_typer(data_app, name="data", rich_help_panel=LABORATORY)
 app.add_typer(lab_app)
 
 
+def _print_version(wanted: bool | None) -> None:
+    if wanted:
+        print(f"mogul {importlib.metadata.version('mogul')}")
+        raise typer.Exit
+
+
 @app.callback()
 def group(
     debug: Annotated[bool, typer.Option(DEBUG, help="Show where errors come from; any command takes it.")] = False,
+    version: Annotated[
+        bool | None,
+        typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_print_version),
+    ] = None,
 ) -> None:
     """Multi-output Gaussian processes with neural likelihoods."""
 

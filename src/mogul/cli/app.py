@@ -6,18 +6,26 @@ from typing import Annotated
 
 import typer
 
-from mogul import registry
 from mogul.cli.options import (
+    Categories,
     Data,
     Epochs,
     Force,
     Imports,
+    Inducing,
     Inputs,
+    Jobs,
     Json,
+    Long,
+    Missing,
+    MissingInputs,
     ModelFile,
     ModelInputs,
     ModelTargets,
+    Noise,
     Objective,
+    Precision,
+    Restarts,
     Seed,
     Targets,
     complete_model,
@@ -27,15 +35,19 @@ from mogul.cli.options import (
     levels,
     listed,
     print_json,
+    reading_of,
     require_csv,
     require_least,
     require_new_file,
     require_seed,
     require_share,
+    training_settings,
     transform_by_output,
+    use_cores,
 )
 from mogul.errors import ConfigError
 from mogul.models.families import Name, is_latent, names, require_model
+from mogul.storage.atomic import require_folder
 
 app = typer.Typer()
 STANDARD_OUTPUT = Path("-")
@@ -73,7 +85,7 @@ def models(json_: Json = False) -> None:
 @app.command()
 def fit(
     data: Data,
-    targets: Targets,
+    targets: Targets = None,
     inputs: Inputs = None,
     model: Annotated[
         str | None,
@@ -85,14 +97,7 @@ def fit(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Model file to write.")] = Path("model.mogul"),
-    noise: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Kind of noise: {', '.join(registry.names('noise'))}; residuals (the default) to "
-            "choose by leave-one-out residuals; or auto for the best of gp, constant and "
-            "student-t on validation rows."
-        ),
-    ] = None,
+    noise: Noise = None,
     mean: Annotated[
         str | None,
         typer.Option(
@@ -122,7 +127,19 @@ def fit(
             help="Share of rows, or groups, set aside at random for calibration: for predict --coverage. Try .2."
         ),
     ] = None,
+    long: Long = None,
+    categories: Categories = None,
+    missing: Missing = None,
+    missing_inputs: MissingInputs = "mean",
     epochs: Epochs = None,
+    restarts: Restarts = None,
+    inducing: Inducing = None,
+    precision: Precision = None,
+    jobs: Jobs = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Folder for a checkpoint: the same command continues from it after a crash."),
+    ] = None,
     seed: Seed = 0,
     preset: Annotated[
         str,
@@ -142,42 +159,52 @@ def fit(
 ) -> None:
     """Fit a model to the rows of a table and write it to a file.
 
+    Inputs may be numbers, text, categories, dates or times, with gaps. Decimal commas and numbers that stand for a gap
+    are found; lines say what was found.
+
     Up to 2,500 rows by exact GPs, one for each output, in seconds or a minute; beyond by minibatches. mogul.fit(X, Y)
     in Python gives the same model.
 
     Example: mogul fit jura.csv --targets Cd,Cu,Pb --inputs X,Y --out jura.mogul
 
     Example: mogul fit arm.csv --targets force,torque --groups run --model auto --noise auto
+
+    Example: mogul fit long.csv --long sensor,value --missing -999
     """
     modules = import_parts(imports)
-    wanted = listed(targets, "--targets")
+    wanted = None if targets is None else listed(targets, "--targets")
     given = None if inputs is None else listed(inputs, "--inputs")
     if model is not None:
         require_model(model)
-    require_least("--epochs", epochs, 1)
+    settings = training_settings(epochs=epochs, num_starts=restarts, precision=precision)
+    sizes = training_settings(num_inducing=inducing)
     require_seed(seed)
     require_share("--calibrate", calibrate, ".2")
     require_new_file(out, force, "model.mogul", data)
+    if checkpoint is not None:
+        require_folder(checkpoint)
+    reading = reading_of(long, categories, missing, missing_inputs)
+    use_cores(jobs)
     from mogul.cli.fit import fit_file, fit_lines
     from mogul.objective import require_objective
     from mogul.training import FitRequest
-    from mogul.training.starts import require_mean
+    from mogul.training.starts import Saving, require_mean
 
     def say(line: str) -> None:
         print(line, file=sys.stderr)
 
-    settings = {"epochs": epochs, "objective": require_objective(objective)}
     request = FitRequest(
         model=model,
         preset=preset,
         seed=seed,
         mean=require_mean(mean),
         transform=transform_by_output(transform),
-        options={} if noise is None else {"noise": noise},
-        settings={name: value for name, value in settings.items() if value is not None},
+        options=sizes if noise is None else {**sizes, "noise": noise},
+        settings={**settings, "objective": require_objective(objective)},
         calibrate=calibrate,
+        saving=Saving(None, checkpoint),
     )
-    summary = fit_file(data, wanted, given, out, request, groups=groups, check=check, say=say)
+    summary = fit_file(data, wanted, given, out, request, groups=groups, check=check, say=say, reading=reading)
     give(summary.to_json(), fit_lines(summary, modules), json_)
 
 
@@ -196,6 +223,11 @@ def predict(
         typer.Option(help="Columns of known outputs to predict the others from too, such as Ni,Zn; empty is unknown."),
     ] = None,
     inputs: ModelInputs = None,
+    keep: Annotated[
+        str | None, typer.Option(help="Columns of the table to write before the predictions, such as id,date.")
+    ] = None,
+    decimals: Annotated[int | None, typer.Option("--round", help="Decimals of the predictions.")] = None,
+    jobs: Jobs = None,
     seed: Seed = 0,
     force: Force = False,
     imports: Imports = None,
@@ -213,6 +245,8 @@ def predict(
     require_share("--coverage", coverage, ".9")
     columns = None if inputs is None else listed(inputs, "--inputs")
     known = None if given is None else listed(given, "--given")
+    kept = [] if keep is None else listed(keep, "--keep")
+    require_least("--round", decimals, 0)
     if known is not None and coverage is not None:
         raise ConfigError(
             "--coverage holds for predictions with nothing known; got --given too. Use --quantiles .05,.95."
@@ -221,9 +255,12 @@ def predict(
     if out != STANDARD_OUTPUT:
         require_csv("--out", out)
         require_new_file(out, force, "predictions.csv", data, model)
+    use_cores(jobs)
     from mogul.cli.predict import predict_file, write_predictions
 
-    predictions = predict_file(model, data, columns, wanted, seed, coverage, known)
+    predictions = predict_file(model, data, columns, wanted, seed, coverage, known, kept)
+    if decimals is not None:
+        predictions = predictions.rounded(decimals)
     if out != STANDARD_OUTPUT:
         write_predictions(predictions, out)
         report = {"rows": predictions.num_rows, "outputs": predictions.output_names, "out": str(out)}
@@ -240,6 +277,7 @@ def evaluate(
     data: Data,
     inputs: ModelInputs = None,
     targets: ModelTargets = None,
+    long: Long = None,
     seed: Seed = 0,
     imports: Imports = None,
     json_: Json = False,
@@ -254,9 +292,10 @@ def evaluate(
     given = None if inputs is None else listed(inputs, "--inputs")
     wanted = None if targets is None else listed(targets, "--targets")
     require_seed(seed)
+    reading = reading_of(long)
     from mogul.cli.evaluate import evaluate_file, evaluation_tables
 
-    evaluation = evaluate_file(model, data, given, wanted, seed)
+    evaluation = evaluate_file(model, data, given, wanted, seed, reading)
     give(evaluation.to_json(), evaluation_tables(evaluation), json_)
 
 
@@ -275,7 +314,7 @@ def show(model: ModelFile, json_: Json = False) -> None:
 @app.command()
 def compare(
     data: Data,
-    targets: Targets,
+    targets: Targets = None,
     inputs: Inputs = None,
     models: Annotated[
         str,
@@ -297,7 +336,16 @@ def compare(
         typer.Option(help="Column of labels, such as runs or days: whole groups are held out together."),
     ] = None,
     objective: Objective = "elbo",
+    noise: Noise = None,
+    long: Long = None,
+    categories: Categories = None,
+    missing: Missing = None,
+    missing_inputs: MissingInputs = "mean",
     epochs: Epochs = None,
+    restarts: Restarts = None,
+    inducing: Inducing = None,
+    precision: Precision = None,
+    jobs: Jobs = None,
     seed: Seed = 0,
     html: Annotated[Path | None, typer.Option(help="Also write a report, one HTML file, here.")] = None,
     force: Force = False,
@@ -315,14 +363,17 @@ def compare(
     Example: mogul compare arm.csv --targets force,torque --rivals trees,boosting,exact-gps
     """
     import_parts(imports)
-    wanted = listed(targets, "--targets")
+    wanted = None if targets is None else listed(targets, "--targets")
     given = None if inputs is None else listed(inputs, "--inputs")
     chosen = _observed(listed(models, "--models"))
     require_least("--folds", folds, 2)
-    require_least("--epochs", epochs, 1)
+    settings = training_settings(epochs=epochs, num_starts=restarts, precision=precision)
+    sizes = training_settings(num_inducing=inducing)
     require_seed(seed)
     if html is not None:
         require_new_file(html, force, "comparison.html", data)
+    reading = reading_of(long, categories, missing, missing_inputs)
+    use_cores(jobs)
     from mogul.cli.compare import choices, compare_file, comparison_table, write_page
     from mogul.comparison.crossval import Trial
     from mogul.comparison.rivals import RIVALS, require_rivals
@@ -338,9 +389,12 @@ def compare(
             scores = f"LL {trial.result.scores.ll:.2f} ({trial.seconds:.0f} s)"
             print(f"fold {split + 1} of {folds}: {label} {scores}", file=sys.stderr)
 
-    settings = {"epochs": epochs, "objective": require_objective(objective)}
-    request = FitRequest(seed=seed, settings={name: value for name, value in settings.items() if value is not None})
-    result = compare_file(data, wanted, given, chosen, folds, request, say, groups, others)
+    request = FitRequest(
+        seed=seed,
+        options=sizes if noise is None else {**sizes, "noise": noise},
+        settings={**settings, "objective": require_objective(objective)},
+    )
+    result = compare_file(data, wanted, given, chosen, folds, request, say, groups, others, reading)
     if html is not None:
         write_page(result, html)
     failed = [f"{label} failed: {reason}" for label, reason in result.leaderboard.failures.items()]

@@ -12,8 +12,9 @@ from typing import Any
 from rich.table import Table
 
 from mogul.comparison.crossval import Entry, Leaderboard, Trial, compare, folds, group_folds
-from mogul.data.sources.columns import ON_COMMAND_LINE, Columns
+from mogul.data.sources.columns import ON_COMMAND_LINE
 from mogul.data.sources.formats import read_table
+from mogul.data.sources.reading import Reading
 from mogul.data.splits import group_numbers
 from mogul.heads.noise import NOISE_FLOOR
 from mogul.metrics import LEVELS
@@ -47,7 +48,7 @@ class Comparison:
 
 def compare_file(
     path: Path,
-    targets: Sequence[str],
+    targets: Sequence[str] | None,
     inputs: Sequence[str] | None,
     models: Sequence[str],
     num_folds: int,
@@ -55,9 +56,11 @@ def compare_file(
     on_trial: Callable[[int, Trial], None] = lambda split, trial: None,
     groups: str | None = None,
     rivals: Sequence[str] = (),
+    reading: Reading | None = None,
 ) -> Comparison:
     """Cross-validate models on the columns of a file: every row is held out once, alone or with its group."""
-    table, columns = read_table(path), Columns(targets, inputs, groups, ON_COMMAND_LINE)
+    reading = reading or Reading(prefix=ON_COMMAND_LINE)
+    table, columns = reading.select(read_table(path), targets, inputs, groups)
     labels = columns.labels(table)
     data = columns.data(table)
     if labels is None:
@@ -70,7 +73,7 @@ def compare_file(
     return Comparison(
         source=str(path),
         num_rows=data.num_rows,
-        input_names=data.input_names,
+        input_names=data.input_columns,
         output_names=data.output_names,
         missing_share=data.num_missing / data.y.size,
         num_folds=num_folds,

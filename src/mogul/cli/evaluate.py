@@ -14,6 +14,7 @@ from mogul.cli.predict import data_of_model
 from mogul.cli.words import floor_words, noise_words
 from mogul.comparison.crossval import row_scores
 from mogul.data.sources.formats import read_table
+from mogul.data.sources.reading import Reading
 from mogul.fitted.files import load
 from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores, coverage
 
@@ -55,11 +56,19 @@ class Evaluation:
 
 
 def evaluate_file(
-    model: Path, path: Path, inputs: Sequence[str] | None, targets: Sequence[str] | None, seed: int = 0
+    model: Path,
+    path: Path,
+    inputs: Sequence[str] | None,
+    targets: Sequence[str] | None,
+    seed: int = 0,
+    reading: Reading | None = None,
 ) -> Evaluation:
     """Score a model file on the rows of a table."""
     fitted = load(model)
-    data = data_of_model(fitted, read_table(path), inputs, targets)
+    table = read_table(path)
+    if reading is not None and reading.long is not None:
+        table, _ = reading.wide(table, targets, inputs or fitted.input_columns, None)
+    data = data_of_model(fitted, table, inputs, targets)
     means: list[Array] = []
     pits: list[Array] = []
 

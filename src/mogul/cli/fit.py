@@ -14,6 +14,7 @@ from mogul.cli.words import (
     counted,
     epochs_words,
     floor_words,
+    named,
     noise_words,
     objective_words,
     regressed_words,
@@ -22,8 +23,11 @@ from mogul.cli.words import (
 )
 from mogul.comparison.crossval import Leaderboard, Split, compare, holdout, require_known_outputs
 from mogul.data import Dataset
-from mogul.data.sources.columns import ON_COMMAND_LINE, Columns
+from mogul.data.encodings.encoding import InputEncoding
+from mogul.data.encodings.numeric import GAPS
+from mogul.data.sources.columns import ON_COMMAND_LINE
 from mogul.data.sources.formats import read_table
+from mogul.data.sources.reading import Reading
 from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, DataError, as_list
 from mogul.fitted.fitted import Fitted
@@ -32,10 +36,12 @@ from mogul.models.families import AUTO, FROM_RESIDUALS, is_latent
 from mogul.objective import ObjectiveName
 from mogul.training import FitRequest
 from mogul.training.split import HELD_OUT_SHARE, rows_of_some_groups
+from mogul.training.starts import Saving
 
 # Up to this number of rows, a second fit takes at most a minute.
 CHECKED_ROWS = 500
 _MIN_CHECKED_ROWS = 20
+_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,9 @@ class FitSummary:
 
     `num_calibrated` is the number of calibration groups, or rows without groups. `groups` is the column of labels.
     `noise_floor` is the least standard deviation of the noise, as a share of an output's scale. `noise_factors` is the
-    number of factors of correlated noise: 0 without correlation. `noise_by_objective` tells whether the objective, and
-    not residuals, chose noise that depends on the inputs.
+    number of factors of correlated noise: 0 without correlation. `encoding` says what became of inputs that are not
+    just numbers, `reading` are the options about the table. `noise_by_objective` tells whether the objective, and not
+    residuals, chose noise that depends on the inputs.
     """
 
     source: str
@@ -79,6 +86,7 @@ class FitSummary:
     num_trained: int
     num_calibrated: int
     input_names: list[str]
+    encoding: dict[str, str]
     output_names: list[str]
     groups: str | None
     missing_share: float
@@ -93,6 +101,7 @@ class FitSummary:
     retrained: bool
     choice: Choice | None
     check: Check | None
+    reading: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -103,7 +112,7 @@ class FitSummary:
 
 def fit_file(
     path: Path,
-    targets: Sequence[str],
+    targets: Sequence[str] | None,
     inputs: Sequence[str] | None,
     out: Path,
     request: FitRequest,
@@ -111,6 +120,7 @@ def fit_file(
     groups: str | None = None,
     check: bool | None = None,
     say: Callable[[str], object] = lambda line: None,
+    reading: Reading | None = None,
 ) -> FitSummary:
     """Fit the columns of a file and save the model; nothing is written if anything fails.
 
@@ -122,16 +132,20 @@ def fit_file(
         request: the model and how to train it.
         groups: a column of group labels; groups are held out as a whole.
         check: whether to fit again and compare with least squares; None does so for few rows.
-        say: receives progress messages after the model is saved.
+        say: receives what was found in the table, and progress messages after the model is saved.
+        reading: categories, gaps and the layout of the table.
     """
     latent = request.model is not None and is_latent(request.model)
     if latent:
         _refuse_held_out(groups, request)
-    table, columns = read_table(path), Columns(targets, inputs, groups, ON_COMMAND_LINE)
+    reading = reading or Reading(prefix=ON_COMMAND_LINE)
+    table, columns = reading.select(read_table(path), targets, inputs, groups, latent=latent)
     labels = columns.labels(table)
     data = columns.data(table, latent=latent)
     if labels is not None:
         request = replace(request, groups=group_numbers(labels, data.num_rows))
+    for line in reading_lines([*table.notes, *table.changes], data.encoding):
+        say(line)
     model = request.model_for(data)
     splits = _splits_to_check(data, request, check) if not latent else []
     started = time.perf_counter()
@@ -142,8 +156,24 @@ def fit_file(
     checked = None
     if splits and not fitted.history.interrupted:
         say(f"Saved {out}. Fitting again on four fifths of the rows, to compare with least squares (skip: --no-check).")
-        checked = Check(len(splits[0][1]), compare(data, [model], splits, request))
-    return _summary(path, out, data, groups, fitted, request, seconds, checked)
+        apart = replace(request, saving=Saving())  # a checkpoint is of the first fit
+        checked = Check(len(splits[0][1]), compare(data, [model], splits, apart))
+    return replace(_summary(path, out, data, groups, fitted, request, seconds, checked), reading=reading.as_options())
+
+
+def reading_lines(notes: Sequence[str], encoding: InputEncoding | None) -> list[str]:
+    """What was found in a table and what became of its inputs, in a few lines."""
+    words = {} if encoding is None else encoding.words()
+    gaps = [name for name, own in words.items() if own == GAPS]
+    others = {name: own for name, own in words.items() if own != GAPS}
+    lines = [*notes]
+    if others:
+        shown = [f"{as_list([name])}: {own}" for name, own in list(others.items())[:_SHOWN]]
+        lines.append("; ".join(shown) + (f"; and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""))
+    if gaps:
+        filled = "the mean is filled in, and a column marks them"
+        lines.append(f"gaps in {named(gaps)}: {filled} (or --missing-inputs drop, refuse)")
+    return [f"{'Read' if not place else '':<8} {line}" for place, line in enumerate(lines)]
 
 
 def _refuse_held_out(groups: str | None, request: FitRequest) -> None:
@@ -204,7 +234,8 @@ def _summary(
         num_rows=data.num_rows,
         num_trained=fitted.history.num_rows,
         num_calibrated=0 if fitted.calibration is None else len(np.unique(fitted.calibration.groups)),
-        input_names=data.input_names,
+        input_names=data.input_columns,
+        encoding={} if data.encoding is None else data.encoding.words(),
         output_names=data.output_names,
         groups=groups,
         missing_share=data.num_missing / data.y.size,
@@ -315,6 +346,6 @@ def _next(summary: FitSummary, modules: Sequence[str]) -> list[str]:
         source = shlex.quote(summary.source)
         inputs = shlex.quote(as_list(summary.input_names))
         groups = "" if summary.groups is None else f" --groups {shlex.quote(summary.groups)}"
-        columns = f"--inputs {inputs} --targets {targets}{groups}"
+        columns = f"--inputs {inputs} --targets {targets}{groups}{summary.reading}"
         lines.append(f"         mogul compare {source} {columns} --models {summary.model}{imports}")
     return lines

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mogul import registry
 from mogul.errors import ConfigError
 from mogul.models.families import AUTO, names
 from mogul.storage.atomic import require_file
@@ -33,11 +34,55 @@ def complete_models(incomplete: str) -> list[str]:
 Data = Annotated[
     Path,
     typer.Argument(
-        metavar="DATA", help="Table with names: .csv, .tsv, .parquet, .npz or .mat; - for CSV from standard input."
+        metavar="DATA",
+        help="Table with names: .csv, .tsv, .xlsx, .parquet, .feather, .jsonl, .arff, .npz or .mat; any of them may "
+        "end in .gz, too; - for CSV from standard input.",
     ),
 ]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as mogul fit writes it.")]
-Targets = Annotated[str, typer.Option(help="Columns to predict, separated by commas; empty cells are missing values.")]
+Targets = Annotated[
+    str | None, typer.Option(help="Columns to predict, separated by commas; empty cells are missing values.")
+]
+Long = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TASK,VALUE",
+        help="For a table with a row for each value: the column that names its output, and the column that holds it.",
+    ),
+]
+Categories = Annotated[
+    str | None, typer.Option(help="Inputs whose numbers are names of kinds, not amounts; text needs no mention.")
+]
+Missing = Annotated[
+    str | None,
+    typer.Option(
+        help="Numbers and words that stand for a gap, such as -200,n/a. By default numbers that are far from all else "
+        "in many rows; none for none."
+    ),
+]
+MissingInputs = Annotated[
+    str,
+    typer.Option(
+        help="For gaps in inputs: mean fills in the column's mean, beside a column that marks gaps; drop drops their "
+        "rows; refuse stops."
+    ),
+]
+Noise = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Kind of noise: {', '.join(registry.names('noise'))}; residuals (the default) to "
+        "choose by leave-one-out residuals; or auto for the best of gp, constant and "
+        "student-t on validation rows."
+    ),
+]
+Inducing = Annotated[
+    int | None, typer.Option(help="Inducing points; 200 beyond 2,500 rows, and at most 600 where exact GPs start.")
+]
+Precision = Annotated[str | None, typer.Option(help="float32 or float64; by default from the model and the rows.")]
+Restarts = Annotated[
+    int | None, typer.Option(help="Random restarts of models trained by gradient steps; the best is kept.")
+]
+Jobs = Annotated[int | None, typer.Option(help="Processor cores to use; by default all.")]
 Inputs = Annotated[str | None, typer.Option(help="Columns to predict from; else all that are not targets.")]
 ModelInputs = Annotated[
     str | None, typer.Option("--inputs", help="Columns to predict from, in the model's order; else by its own names.")
@@ -120,6 +165,44 @@ def transform_by_output(text: str | None) -> Any:
                 f"--transform must be one name, or output=name separated by commas; got {text!r}. Try Cd=log,Pb=auto."
             )
     return {name: kind for name, _, kind in pairs}
+
+
+def training_settings(**given: Any) -> dict[str, Any]:
+    """Those that were given: whole numbers of at least one, and others as they are.
+
+    >>> training_settings(epochs=3, precision=None)
+    {'epochs': 3}
+    """
+    options = {"num_starts": "--restarts", "num_inducing": "--inducing"}
+    for name, value in given.items():
+        if isinstance(value, int):
+            require_least(options.get(name, f"--{name}"), value, 1)
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def use_cores(jobs: int | None) -> None:
+    """Limit this process to so many cores."""
+    require_least("--jobs", jobs, 1)
+    if jobs is not None:
+        import torch
+
+        torch.set_num_threads(jobs)
+
+
+def reading_of(long: str | None, categories: str | None = None, missing: str | None = None, gaps: str = "mean") -> Any:
+    """How a table is to be read, as a `mogul.data.sources.reading.Reading`."""
+    columns = None if long is None else listed(long, "--long")
+    if columns is not None and len(columns) != 2:
+        raise ConfigError(
+            f"--long must be two columns, of tasks and of values; got {len(columns)}: {long}. Try --long task,value."
+        )
+    kinds = [] if categories is None else listed(categories, "--categories")
+    words = [] if missing is None else listed(missing, "--missing")
+    from mogul.data.encodings.encoding import require_missing_inputs
+    from mogul.data.sources.reading import Reading
+
+    policy = require_missing_inputs(gaps, "--missing-inputs")
+    return Reading(kinds, words, policy, None if columns is None else (columns[0], columns[1]), "--")
 
 
 def require_least(option: str, value: int | None, least: int) -> None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from mogul._typing import Array
 from mogul.data import Dataset
+from mogul.data.encodings.encoding import gaps_for
 from mogul.data.sources.columns import ON_COMMAND_LINE, finite_inputs, outputs_or_nan
 from mogul.data.sources.formats import read_table
 from mogul.data.sources.table import Table, require_no_infinity
@@ -27,7 +28,7 @@ NUM_SAMPLES = 250
 class Predictions:
     """Mean, standard deviation and quantiles of every output at every row, in original units.
 
-    `interval` has the ends of intervals with this `coverage`, if requested.
+    `interval` has the ends of intervals with this `coverage`, if requested. `kept` are columns of the table to repeat.
     """
 
     output_names: list[str]
@@ -37,6 +38,7 @@ class Predictions:
     quantiles: Float[Array, "Q N P"]
     coverage: float | None = None
     interval: tuple[Float[Array, "N P"], Float[Array, "N P"]] | None = None
+    kept: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def num_rows(self) -> int:
@@ -45,7 +47,7 @@ class Predictions:
 
     def frame(self) -> pd.DataFrame:
         """For each output `a` the columns a, a_std, for a level of 0.1 a_q0.1, for intervals a_low and a_high."""
-        columns: list[tuple[str, Array]] = []
+        columns: list[tuple[str, Any]] = [(str(name), column) for name, column in self.kept.items()]
         for place, name in enumerate(self.output_names):
             columns += [(name, self.mean[:, place]), (f"{name}_std", self.std[:, place])]
             columns += [
@@ -57,12 +59,25 @@ class Predictions:
         if twice:
             raise DataError(
                 f"Columns of predictions must have different names; {twice[0]!r} is used twice. "
-                "Use --json without --out, which keeps them apart."
+                "Leave it out of --keep. Use --json without --out, which keeps them apart."
             )
         return pd.DataFrame(dict(columns))
 
     def to_json(self) -> dict[str, Any]:
-        """Lists by output and part."""
+        """Lists by output and part; kept columns by their names."""
+        kept = {str(name): [str(value) for value in column] for name, column in self.kept.items()}
+        return {
+            **({"kept": kept} if kept else {}),
+            **self._outputs_to_json(),
+        }
+
+    def rounded(self, decimals: int) -> "Predictions":
+        """All numbers to so many decimals."""
+        ends = None if self.interval is None else (self.interval[0].round(decimals), self.interval[1].round(decimals))
+        parts = {name: getattr(self, name).round(decimals) for name in ("mean", "std", "quantiles")}
+        return replace(self, **parts, interval=ends)
+
+    def _outputs_to_json(self) -> dict[str, Any]:
         return {
             name: {
                 "mean": self.mean[:, place].tolist(),
@@ -88,12 +103,15 @@ def predict_file(
     seed: int = 0,
     coverage: float | None = None,
     given: Sequence[str] | None = None,
+    keep: Sequence[str] = (),
 ) -> Predictions:
-    """Predict every row of a table by a model file, given the outputs in some of its columns."""
+    """Predict every row of a table by a model file, given the outputs in some of its columns; keep other columns."""
     fitted = load(model)
     if coverage is not None:
         fitted.require_calibration().multiplier(coverage)  # or an error before any work
-    data = _rows_to_predict(fitted, path, inputs, given)
+    table = read_table(path)
+    kept = table.frame(keep, "--keep") if keep else pd.DataFrame()
+    data = _rows_to_predict(fitted, table, inputs, given)
     means, stds, quantiles = [], [], []
     for plain, known in fitted.predict_parts(data, NUM_SAMPLES, seed):
         prediction = plain if given is None else plain.given(known, seed)
@@ -108,6 +126,7 @@ def predict_file(
         np.concatenate(quantiles, axis=1),
         coverage,
         None if coverage is None else fitted.interval(data.x, coverage),
+        kept,
     )
 
 
@@ -118,9 +137,11 @@ def write_predictions(predictions: Predictions, out: Path) -> None:
     write_whole(out, lambda partial: frame.to_csv(partial, index=False))
 
 
-def _rows_to_predict(fitted: Fitted, path: Path, inputs: Sequence[str] | None, given: Sequence[str] | None) -> Dataset:
+def _rows_to_predict(
+    fitted: Fitted, table: Table, inputs: Sequence[str] | None, given: Sequence[str] | None
+) -> Dataset:
     """Inputs with outputs unknown but for those of --given; for latent inputs, the outputs that are there."""
-    table = read_table(path)
+    table = _with_gaps_of_model(fitted, table)
     if fitted.is_latent:
         if given is not None:
             raise ConfigError(
@@ -148,24 +169,34 @@ def data_of_model(
     fitted: Fitted, table: Table, inputs: Sequence[str] | None, targets: Sequence[str] | None = None
 ) -> Dataset:
     """Inputs and outputs of a model, by its column names or by given names in its order."""
+    table = _with_gaps_of_model(fitted, table)
     outputs = _in_models_order(table, fitted.output_names, targets, "--targets")
     if fitted.is_latent:
         return Dataset(None, outputs_or_nan(table, outputs, ON_COMMAND_LINE), check_outputs=False)
-    names = _in_models_order(table, fitted.input_names, inputs, "--inputs")
-    table.numbers([*dict.fromkeys([*outputs, *names])])
-    data = Dataset(
-        finite_inputs(table, names, ON_COMMAND_LINE),
-        outputs_or_nan(table, outputs, ON_COMMAND_LINE),
-        check_outputs=False,
-    )
-    data.input_names, data.output_names = fitted.input_names, fitted.output_names
+    names = _in_models_order(table, fitted.input_columns, inputs, "--inputs")
+    table.frame([*dict.fromkeys([*outputs, *names])])  # checks that lengths are equal
+    x = inputs_of_model(fitted, table, inputs)
+    data = Dataset(x, outputs_or_nan(table, outputs, ON_COMMAND_LINE), check_outputs=False)
+    data.output_names = fitted.output_names
     return data
 
 
 def inputs_of_model(fitted: Fitted, table: Table, inputs: Sequence[str] | None) -> pd.DataFrame:
     """Only the inputs, for predictions."""
-    names = _in_models_order(table, fitted.input_names, inputs, "--inputs")
-    return finite_inputs(table, names, ON_COMMAND_LINE).set_axis(fitted.input_names, axis=1)
+    names = _in_models_order(table, fitted.input_columns, inputs, "--inputs")
+    if fitted.encoding is None:
+        return finite_inputs(table, names, ON_COMMAND_LINE).set_axis(fitted.input_names, axis=1)
+    frame = table.frame(names, "--inputs").set_axis(fitted.input_columns, axis=1)
+    return pd.DataFrame(fitted.encoding.apply(frame, table.source), columns=fitted.input_names)
+
+
+def _with_gaps_of_model(fitted: Fitted, table: Table) -> Table:
+    """Gaps where numbers or words stood for one in training; new tables may have too few of them to be found."""
+    missing = {} if fitted.encoding is None else fitted.encoding.missing
+    gaps = {
+        name: gaps_for(pd.Series(table.columns[name]), own) for name, own in missing.items() if name in table.columns
+    }
+    return replace(table, columns={**table.columns, **gaps})
 
 
 def _in_models_order(table: Table, known: Sequence[str], given: Sequence[str] | None, option: str) -> list[str]:

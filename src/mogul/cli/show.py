@@ -15,6 +15,7 @@ from mogul.cli.words import (
     choice_line,
     counted,
     epochs_words,
+    named,
     objective_words,
     regressed_words,
     seconds_words,
@@ -49,7 +50,10 @@ class MemberCard:
 
 @dataclass(frozen=True)
 class ModelCard:
-    """The contents of a model file; `seconds` is the time of all trainings of a mixture."""
+    """The contents of a model file; `seconds` is the time of all trainings of a mixture.
+
+    `input_columns` are the user's columns where inputs are encoded, each with what became of it.
+    """
 
     path: str
     num_bytes: int
@@ -57,6 +61,7 @@ class ModelCard:
     model: str
     kind: str
     input_names: list[str]
+    input_columns: dict[str, str]
     output_names: list[str]
     precision: str
     members: list[MemberCard]
@@ -97,6 +102,7 @@ def _card(path: Path, header: dict[str, Any]) -> ModelCard:
         model=mixture(dict.fromkeys(member.model for member in members)),
         kind=str(header["kind"]),
         input_names=[str(name) for name in header["input_names"]],
+        input_columns=_columns(header),
         output_names=[str(name) for name in header["output_names"]],
         precision=str(header["precision"]),
         members=members,
@@ -151,6 +157,22 @@ def _transforms(header: dict[str, Any]) -> dict[str, str]:
     return {} if plain is None else Transforms.from_plain(plain).words(header["output_names"])
 
 
+def _columns(header: dict[str, Any]) -> dict[str, str]:
+    """The user's columns of inputs and what became of each; empty where inputs are numbers without gaps."""
+    if "encoding" not in header:
+        return {}
+    from mogul.data.encodings.encoding import InputEncoding  # imports torch, which few headers need
+
+    encoding = InputEncoding.from_plain(header["encoding"])
+    return {name: encoding.words().get(name, "") for name in encoding.names}
+
+
+def _encoding_words(columns: dict[str, str]) -> list[str]:
+    """Columns with what became of them, those alike together."""
+    kinds = dict.fromkeys(words for words in columns.values() if words)
+    return [f"{named([name for name, own in columns.items() if own == kind])}: {kind}" for kind in kinds]
+
+
 def _noise_factors(path: Path) -> int:
     """The number of factors of correlated noise; 0 without correlation."""
     with safe_open(path, "numpy") as tensors:
@@ -189,7 +211,8 @@ def card_lines(card: ModelCard) -> list[tuple[str, str]]:
         ("model", f"{card.model}{mixed}, {card.kind} inputs, {card.precision}"),
         *_labelled("options", dict.fromkeys(_options(member, card) for member in card.members)),
         *([("noise", f"correlated across outputs ({_factors(card.noise_factors)})")] if card.noise_factors else []),
-        ("inputs", counted(card.input_names)),
+        ("inputs", counted(list(card.input_columns) or card.input_names)),
+        *_labelled("encoding", _encoding_words(card.input_columns)),
         ("outputs", counted(card.output_names)),
         *([("transform", transforms_words(card.transforms))] if card.transforms else []),
         *_labelled("training", _training(card)),

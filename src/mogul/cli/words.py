@@ -19,10 +19,16 @@ def counted(names: Sequence[str]) -> str:
     >>> counted(["speed, m/s", "load"])
     '2: "speed, m/s", load'
     """
-    if not names:
-        return ""
-    shown = ", ".join(as_list([name]) for name in names[:_SHOWN])
-    return f"{len(names)}: {shown}" + (", …" if len(names) > _SHOWN else "")
+    return f"{len(names)}: {named(names)}" if names else ""
+
+
+def named(names: Sequence[str]) -> str:
+    """The first few names.
+
+    >>> named(["Cd", "Cu"])
+    'Cd, Cu'
+    """
+    return ", ".join(as_list([name]) for name in names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 def transforms_words(transforms: Mapping[str, str]) -> str:

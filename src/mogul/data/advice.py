@@ -99,7 +99,8 @@ def _about_inputs(data: Dataset) -> Iterator[Finding]:
             "Kept, and harmless: nothing is learnt from it, and it may be left out.",
         )
     yield from _about_rounding(names, constant & ~same, "input")
-    copies = _copies(data.x, ~constant)
+    own = ~(constant if data.encoding is None else constant | data.encoding.derived)  # levels of a category sum to one
+    copies = _copies(data.x, own)
     if copies.any():
         yield _found(
             "duplicate input",
@@ -107,8 +108,8 @@ def _about_inputs(data: Dataset) -> Iterator[Finding]:
             "Inputs should differ from each other; {columns} {repeat} another. "
             "Kept, and harmless: relevance is shared between copies, and one may be left out.",
         )
-    yield from _about_scales(data.x, names, ~constant, "inputs")
-    entangled = _are_collinear(data.x, ~(constant | copies))
+    yield from _about_scales(data.x, names, own, "inputs")
+    entangled = _are_collinear(data.x, own & ~copies)
     if entangled.any():
         yield _found(
             "collinear inputs",

@@ -23,6 +23,7 @@ from mogul.data.checks import (
     require_some_of_each,
     require_squares,
 )
+from mogul.data.encodings.encoding import InputEncoding
 from mogul.errors import ConfigError, ShapeError
 
 # Standard deviations below this share of the mean count as rounding errors, about 1e-17 for a constant column.
@@ -58,6 +59,8 @@ class Dataset:
         require_squares(self.y, self.output_names)
         if check_outputs:
             require_some_of_each(self.y, self.output_names)
+        # Of the user's columns to inputs; None where they are numbers without gaps.
+        self.encoding: InputEncoding | None = None
 
     @property
     def num_rows(self) -> int:
@@ -73,6 +76,11 @@ class Dataset:
     def num_outputs(self) -> int:
         """The number P of outputs."""
         return int(self.y.shape[1])
+
+    @property
+    def input_columns(self) -> list[str]:
+        """The user's columns of inputs: `input_names`, but for columns that are encoded."""
+        return self.input_names if self.encoding is None else self.encoding.names
 
     @property
     def num_missing(self) -> int:
@@ -105,6 +113,7 @@ class Dataset:
         """The rows at these indices, with the same names."""
         part = Dataset(self.x[index] if self.num_inputs else None, self.y[index], check_outputs=False)
         part.input_names, part.output_names = self.input_names, self.output_names
+        part.encoding = self.encoding
         return part
 
 

@@ -12,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mogul._typing import Array
 from mogul.config import TrainingConfig
-from mogul.data.sources.containers import FrameKind, as_array
+from mogul.data.encodings.encoding import InputEncoding
+from mogul.data.sources.containers import FrameKind, as_array, frame_kind
 from mogul.errors import ConfigError, FileError, require_natural
 from mogul.fitted.files import load_with_extra, save
 from mogul.fitted.fitted import Fitted
@@ -47,6 +48,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     _quick: FittedPredictor
     _frame: FrameKind | None
     _single: bool
+    _encoding: InputEncoding | None = None
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted estimator to one file, atomically; `load` of its class reads it."""
@@ -85,6 +87,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     def _keep(self, fitted: Fitted) -> None:
         self.fitted_ = fitted
         self.output_names_ = fitted.output_names
+        self._encoding = fitted.encoding
         # Set now and not on first use: predictions must not change the estimator.
         self._quick = fitted.modelled.predictor(seed=self._seed)
 
@@ -125,12 +128,25 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
 
     def _checked_matrix(self, x: Any, *, reset: bool, missing: bool = False) -> Float[Array, "N D"]:
         """The same without requiring a fitted estimator."""
+        if reset:
+            self._encoding = self._fitted_encoding(x)
+        if self._encoding is not None:
+            # scikit-learn compares names and counts of columns with those of training; values may be of any kind.
+            own = x if frame_kind(x) is not None else as_array(x)
+            validate_data(self, own, reset=reset, skip_check_array=True)
+            return self._encoding.apply(own)
         finite = "allow-nan" if missing else True
         values = validate_data(self, as_array(x), reset=reset, dtype=np.float64, ensure_all_finite=finite)
         matrix: Array = np.ascontiguousarray(values)
         return matrix
 
+    def _fitted_encoding(self, x: Any) -> InputEncoding | None:
+        """The encoding of training rows; None where inputs are numbers without gaps, or not a frame."""
+        return None
+
     def _names_in(self) -> list[str] | None:
+        if self._encoding is not None:
+            return self._encoding.features
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
 

@@ -1,6 +1,6 @@
 """Multi-output GP regression as a scikit-learn regressor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from os import PathLike
@@ -17,7 +17,15 @@ from mogul._typing import Array
 from mogul.config import Precision, TrainingConfig
 from mogul.core.transforms import TransformChoice
 from mogul.data import Dataset
+from mogul.data.encodings.encoding import (
+    InputEncoding,
+    MissingInputs,
+    require_missing_inputs,
+    rows_to_keep,
+    warn_of_filled,
+)
 from mogul.data.sources.containers import FrameKind, Outputs, as_array, as_frame, copies, named_dataset
+from mogul.data.sources.reading import Reading
 from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, ShapeError, unknown_name
 from mogul.estimators.base import BUILDING, TRAINING, GPEstimator, seed_of
@@ -90,6 +98,10 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         options: further options of `mogul.models.build`, by name.
         calibrate: share of the rows, or of the groups, that is set aside at random and not trained on, 0.2 for example.
             Predictive spreads are calibrated on these rows, and `predict_interval` is available.
+        categories: columns whose numbers are names of kinds, not amounts. Columns of text, categories, truth values,
+            dates and times need no mention: a frame's columns are encoded as `mogul.fit` does.
+        missing_inputs: for gaps in inputs, "mean" or "refuse", as `mogul.fit` takes it; None is the mean for frames,
+            and arrays are refused.
         num_samples: draws of the predictive mixture, for quantiles, covariances and the densities of deep models.
         random_state: seed of everything random, except training by `config`, which has its own seed; a number makes
             results reproducible.
@@ -135,6 +147,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         noise: str | None = None,
         options: dict[str, Any] | None = None,
         calibrate: float | None = None,
+        categories: Sequence[str] = (),
+        missing_inputs: MissingInputs | None = None,
         num_samples: int = 100,
         random_state: Any = 0,
     ) -> None:
@@ -157,6 +171,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         self.noise = noise
         self.options = options
         self.calibrate = calibrate
+        self.categories = categories
+        self.missing_inputs = missing_inputs
         self.num_samples = num_samples
         self.random_state = random_state
 
@@ -215,6 +231,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         matrix = self._matrix(X, reset=True)
         outputs = Outputs.of(y, type(self).__name__)
         data = named_dataset(matrix, self._names_in(), outputs)
+        data.encoding = self._encoding
         if is_pair(validation):
             request = replace(request, validation=self._own_rows(*validation))
         numbers = None if groups is None else group_numbers(as_array(groups), data.num_rows)
@@ -222,6 +239,22 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         self._frame, self._single = outputs.frame, outputs.single
         self._keep(fitted)
         return self
+
+    def _fitted_encoding(self, x: Any) -> InputEncoding | None:
+        policy = None if self.missing_inputs is None else require_missing_inputs(self.missing_inputs)
+        if policy == "drop":
+            raise ConfigError(
+                "missing_inputs must be 'mean' or 'refuse' in an estimator, whose rows are counted by others; got "
+                "'drop'. Drop rows before, or use mogul.fit."
+            )
+        frame = Reading(self.categories, (), policy).frame_to_encode(x)
+        if frame is None:
+            return None
+        rows_to_keep(frame, policy or "mean", "X", "missing_inputs=")
+        encoding = InputEncoding.of(frame, self.categories, "X")
+        if policy is None:
+            warn_of_filled(encoding)
+        return None if encoding.is_plain else encoding
 
     def _own_rows(self, X: Any, y: Any) -> Dataset:
         matrix = self._checked_matrix(X, reset=False)

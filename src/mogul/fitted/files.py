@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mogul.core.transforms import Transforms
 from mogul.data import Batch, Scaling, Standardiser
+from mogul.data.encodings.encoding import InputEncoding
 from mogul.errors import FileError, MogulError, UnknownNameError
 from mogul.fitted.blueprint import Blueprint, Layouts, layouts_of, rebuilt
 from mogul.fitted.calibration import Calibration
@@ -25,6 +26,7 @@ from mogul.models.families import Name
 from mogul.registry import Kind, require_savable
 from mogul.storage.container import (
     FORMAT,
+    FORMAT_WITH_ENCODING,
     FORMAT_WITH_TRANSFORMS,
     choice_of_today,
     read_header,
@@ -107,7 +109,7 @@ def _header(fitted: Fitted, layouts: Layouts) -> Header:
             require_savable(Name.parse(each.blueprint.model).family)
     latent = isinstance(fitted, FittedLatent)
     return {
-        "format": FORMAT if fitted.scaling.transforms is None else FORMAT_WITH_TRANSFORMS,
+        "format": _format(fitted),
         "kind": "latent" if latent else "observed",
         "model": blueprint.model,
         "options": {name: encode(value, name) for name, value in blueprint.options.items()},
@@ -118,6 +120,7 @@ def _header(fitted: Fitted, layouts: Layouts) -> Header:
         "inference": encode(fitted.inference, "inference") if isinstance(fitted, FittedLatent) else None,
         "input_names": fitted.input_names,
         "output_names": fitted.output_names,
+        **({} if fitted.encoding is None else {"encoding": fitted.encoding.plain()}),
         "scaling": _plain_scaling(fitted.scaling),
         "layouts": layouts,
         "history": _plain_history(fitted.history),
@@ -139,11 +142,12 @@ def _fitted(header: Header, tensors: dict[str, Tensor]) -> Fitted:
     )
     names = header["input_names"], header["output_names"]
     scaling = _scaling(header["scaling"])
-    _require_sizes(blueprint, names, scaling)
+    encoding = InputEncoding.from_plain(header["encoding"]) if "encoding" in header else None
+    _require_sizes(blueprint, names, scaling, encoding)
     model = rebuilt(blueprint, _named(tensors, _MODEL), header["layouts"])
     history = _history(header["history"])
     if header["kind"] != "latent":
-        best = Fitted(model, scaling, *names, history, blueprint=blueprint)
+        best = Fitted(model, scaling, *names, history, blueprint=blueprint, encoding=encoding)
         others = [
             _member(best, plain, _named(tensors, f"{_MEMBER}{place}."))
             for place, plain in enumerate(header.get("members", []), start=1)
@@ -158,7 +162,18 @@ def _fitted(header: Header, tensors: dict[str, Tensor]) -> Fitted:
     return FittedLatent(model, scaling, *names, history, known, decode(header["inference"]), blueprint=blueprint)
 
 
-def _require_sizes(blueprint: Blueprint, names: tuple[list[str], list[str]], scaling: Scaling) -> None:
+def _format(fitted: Fitted) -> int:
+    """The oldest format that has all of it."""
+    if fitted.encoding is not None:
+        return FORMAT_WITH_ENCODING
+    return FORMAT if fitted.scaling.transforms is None else FORMAT_WITH_TRANSFORMS
+
+
+def _require_sizes(
+    blueprint: Blueprint, names: tuple[list[str], list[str]], scaling: Scaling, encoding: InputEncoding | None
+) -> None:
+    if encoding is not None and encoding.features != names[0]:
+        raise FileError("Inputs in a header must be those of its encoding; they are not. Do not trust this file.")
     found = [
         (blueprint.num_inputs, len(names[0]), len(scaling.inputs.shift), len(scaling.inputs.scale)),
         (blueprint.num_outputs, len(names[1]), len(scaling.outputs.shift), len(scaling.outputs.scale)),

@@ -20,6 +20,7 @@ from mogul.data.checks import (
     require_finite_inputs,
     require_no_infinity,
 )
+from mogul.data.encodings.encoding import InputEncoding
 from mogul.data.sources.containers import Outputs, as_array, frame_kind, named_dataset
 from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, DataError, ShapeError, require_positive
@@ -50,6 +51,7 @@ class Fitted:
     blueprint: Blueprint | None = field(default=None, kw_only=True)  # None: not made by `fit`
     choice: Choice | None = field(default=None, kw_only=True)  # None: no automatic selection
     calibration: Calibration | None = field(default=None, kw_only=True)  # None: not calibrated
+    encoding: InputEncoding | None = field(default=None, kw_only=True)  # None: inputs are numbers without gaps
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to one file, atomically; `mogul.load` reads it."""
@@ -84,12 +86,40 @@ class Fitted:
             >>> bool(beside.std[0, 1] < 0.7 * alone.std[0, 1]), beside.mean[0, 0].item()
             (True, 2.0)
         """
-        prediction = self._predict(x, num_samples, seed)
+        prediction = self._predict(self.encoded(x), num_samples, seed)
         prediction = prediction if self.calibration is None else prediction.stretched(self.calibration.stretch)
         if given is None:
             return self._in_units(prediction)
         known = self.known_outputs(given, len(prediction.mean))
         return self._in_units(prediction).given(known, seed)
+
+    def encoded(self, x: Any) -> Any:
+        """Inputs as numbers, from a frame with the columns of training; itself where inputs are numbers without gaps.
+
+        Example:
+            >>> import pandas as pd
+            >>> from mogul import fit
+            >>> frame = pd.DataFrame({"site": ["a", "b"] * 5, "depth": range(10)})
+            >>> fitted = fit(frame, frame["depth"] ** 2)
+            >>> fitted.input_columns, fitted.input_names
+            (['site', 'depth'], ['site=a', 'site=b', 'depth'])
+            >>> fitted.encoded(frame[:2])
+            array([[1., 0., 0.],
+                   [0., 1., 1.]])
+        """
+        return x if self.encoding is None else self.encoding.apply(as_array(x))
+
+    def dataset(self, x: Any, y: Any) -> Dataset:
+        """New rows for `evaluate` and `calibrated`, with inputs encoded as in training."""
+        outputs = Outputs.of(y, "dataset")
+        inputs, names = as_matrix(as_array(self.encoded(x)), "X")
+        names = names if self.encoding is None else self.input_names
+        return named_dataset(np.ascontiguousarray(inputs), names, outputs)
+
+    @property
+    def input_columns(self) -> list[str]:
+        """The user's columns of inputs: `input_names`, but for columns that are encoded."""
+        return self.input_names if self.encoding is None else self.encoding.names
 
     def _in_units(self, modelled: Prediction) -> Prediction:
         """From outputs as they are modelled to the user's units."""
@@ -175,6 +205,7 @@ class Fitted:
     def interval(self, x: Any, coverage: float = 0.9) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Lower and upper ends of an interval that holds each output with this probability: see `Calibration`."""
         calibration = self.require_calibration()
+        x = self.encoded(x)
         low, high = calibration.interval(*self.modelled.predictor(seed=calibration.seed).mean_std(x), coverage)
         return self.scaling.undo_transforms(low), self.scaling.undo_transforms(high)
 
@@ -190,6 +221,7 @@ class Fitted:
     def sample_functions(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
         """Draws of the noise-free outputs at x, correlated over points: whole functions."""
         require_positive(num_samples=num_samples)
+        x = self.encoded(x)
         functions = self._functions(x, num_samples, seed)
         if self.calibration is not None:
             mean = self.modelled.predict(x, seed=seed).mean
@@ -206,7 +238,7 @@ class Fitted:
         """Draws of the outputs' noise at x, independent over points."""
         require_positive(num_samples=num_samples)
         self._require_untransformed("sample_noise", "Draw whole outputs: predict(x).sample(100), or sample_y.")
-        noise = self._noise(x, num_samples, seed)
+        noise = self._noise(self.encoded(x), num_samples, seed)
         return noise if self.calibration is None else self.calibration.stretch * noise
 
     def _require_untransformed(self, what: str, remedy: str) -> None:
@@ -242,10 +274,12 @@ class Fitted:
             >>> bool(near > far)
             True
         """
+        x = self.encoded(x)
         inputs, names = as_matrix(as_array(x), "X")
         require_finite_inputs(inputs, names)
         outputs = Outputs.of(y, "log_density")
         data = named_dataset(np.ascontiguousarray(inputs), None if frame_kind(x) is None else names, outputs)
+        data.input_names = data.input_names if self.encoding is None else self.input_names
         data = data.in_order(self.input_names, self.output_names)
         require_columns(data.y, self.output_names, "Y")
         parts = Fitted.predict_parts(self, data, num_samples, seed)  # at this x, observed or latent
@@ -256,7 +290,7 @@ class Fitted:
         self._require_untransformed("predictor", "Use predict, or modelled.predictor() for transformed outputs.")
         predictor = self._predictor(num_samples, seed, precision)
         stretch = None if self.calibration is None else self.calibration.stretch
-        return FittedPredictor(predictor, self.scaling, self.input_names, stretch)
+        return FittedPredictor(predictor, self.scaling, self.input_names, stretch, self.encoding)
 
     def _predictor(self, num_samples: int, seed: int, precision: torch.dtype | None) -> Predictor | PooledPredictor:
         return Predictor.of(self.model, num_samples, seed, precision)

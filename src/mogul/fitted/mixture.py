@@ -32,7 +32,8 @@ class FittedMixture(Fitted):
         best = members[0]
         names = best.input_names, best.output_names
         each = tuple(one for member in members for one in member.single_models)
-        return FittedMixture(best.model, best.scaling, *names, best.history, each, blueprint=best.blueprint)
+        whole = FittedMixture(best.model, best.scaling, *names, best.history, each, blueprint=best.blueprint)
+        return replace(whole, encoding=best.encoding)
 
     def superseded_by(self, retrained: Fitted) -> Fitted:
         """`retrained`, with each member marked as retrained."""

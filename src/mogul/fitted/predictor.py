@@ -14,6 +14,7 @@ from mogul._typing import Array
 from mogul.core.moments import Marginals
 from mogul.data import Scaling
 from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
+from mogul.data.encodings.encoding import InputEncoding
 from mogul.errors import ConfigError, ShapeError, require_natural, require_positive
 from mogul.heads import BayesianMixing
 from mogul.heads.mixing import FrozenMixing
@@ -165,6 +166,7 @@ class FittedPredictor:
     scaling: Scaling
     input_names: list[str]
     stretch: Float[Array, "P"] | None = None  # factor on the standard deviation, if calibrated
+    encoding: InputEncoding | None = None
 
     def mean(self, x: Any) -> Float[Array, "N P"]:
         """Mean of the outputs."""
@@ -183,6 +185,7 @@ class FittedPredictor:
         return result
 
     def _standardised(self, x: Any) -> Float[Tensor, "N D"]:
+        x = x if self.encoding is None else self.encoding.apply(x)
         matrix, names = as_matrix(in_order(x, self.input_names, "X"), "X")
         require_columns(matrix, self.input_names, "X")
         require_finite_inputs(matrix, names)

@@ -93,7 +93,7 @@ class Name:
     def parse(name: object) -> "Name":
         """`dk-n-mogp-lvm` → the family n-mogp, with a deep kernel and latent inputs."""
         if not isinstance(name, str) or name not in names():
-            raise unknown_name("model", name, names())
+            raise unknown_name("model", name, names(), suggested=3)
         family = name.removeprefix("dk-").removesuffix("-lvm")
         return Name(family, deep_kernel=name.startswith("dk-"), latent=name.endswith("-lvm"))
 
@@ -112,7 +112,7 @@ def members(model: object) -> tuple[str, ...]:
     each = tuple(model.split(_AND)) if isinstance(model, str) and _AND in model else (model,)
     for name in each:
         if name not in names():
-            raise unknown_name("model", name, [*names(), AUTO])
+            raise unknown_name("model", name, [*names(), AUTO], suggested=3)
     if len(each) > 1 and any(Name.parse(name).latent for name in each):
         raise ConfigError(f"A mixture needs inputs that its models share; got {model}. Leave out -lvm, or mix nothing.")
     if len(set(each)) < len(each):

@@ -46,7 +46,7 @@ def slice_through(
     target = column_of(output, fitted.output_names, "output")
     if not 0 < level < 1:
         raise ConfigError(f"level must be between 0 and 1; got {level}. Try 0.8.")
-    seen = None if X is None else as_matrix(in_order(X, fitted.input_names, "X"), "X")[0]
+    seen = None if X is None else as_matrix(in_order(fitted.encoded(X), fitted.input_names, "X"), "X")[0]
     grid = _grid(fitted, column, seen, num_points)
     points = np.tile(_held(fitted, at), (num_points, 1))
     points[:, column] = grid
@@ -76,7 +76,7 @@ def _grid(fitted: Fitted, column: int, seen: Float[Array, "N D"] | None, num_poi
 def _held(fitted: Fitted, at: Any) -> Float[Array, "D"]:
     if at is None:
         return fitted.scaling.inputs.shift.copy()
-    held = np.asarray(at, dtype=np.float64).reshape(-1)
+    held = np.asarray(fitted.encoded(at) if hasattr(at, "columns") else at, dtype=np.float64).reshape(-1)
     if len(held) != len(fitted.input_names):
         raise ShapeError(
             f"at must have {len(fitted.input_names)} values, one for each input; got {len(held)}. Give a row of X."

@@ -81,7 +81,7 @@ def column_of(which: int | str, names: list[str], kind: str) -> int:
 def truth_of(fitted: Fitted, X: Any, Y: Any) -> tuple[Float[Array, "N D"], Float[Array, "N P"]]:
     """Inputs and outputs in the order of training; one output may be given as (N,)."""
     y = np.asarray(Y)[:, None] if np.ndim(Y) == 1 else Y
-    data = Dataset(X, y, check_outputs=False).in_order(fitted.input_names, fitted.output_names)
+    data = Dataset(fitted.encoded(X), y, check_outputs=False).in_order(fitted.input_names, fitted.output_names)
     return data.x, data.y
 
 

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, NoReturn
 from mogul.errors import FileError
 from mogul.storage.atomic import write_whole
 
-# Files with transformed outputs have a format of their own: older versions would overlook the transforms.
-FORMAT, FORMAT_WITH_TRANSFORMS = 1, 2
+# Files with transformed outputs or encoded inputs have formats of their own: older versions would overlook them.
+FORMAT, FORMAT_WITH_TRANSFORMS, FORMAT_WITH_ENCODING = 1, 2, 3
 Tensors = dict[str, Any]  # torch.Tensor by name
 KEY = "mogul"
 _LENGTH_BYTES = 8  # of safetensors: the length of its header comes first
@@ -78,9 +78,9 @@ def _parsed(path: Path, text: bytes, num_bytes: int) -> dict[str, Any]:
         known = False
     if not known:
         _refuse(path, "its header is not one of mogul's")
-    if header["format"] > FORMAT_WITH_TRANSFORMS:
+    if header["format"] > FORMAT_WITH_ENCODING:
         raise FileError(
-            f"A model file must have format {FORMAT_WITH_TRANSFORMS} or older; {path} has format {header['format']}. "
+            f"A model file must have format {FORMAT_WITH_ENCODING} or older; {path} has format {header['format']}. "
             "Update mogul."
         )
     if promised != num_bytes:

@@ -15,8 +15,10 @@ from mogul.config import Stopping, TrainingConfig
 from mogul.core.transforms import TransformChoice
 from mogul.data import Dataset
 from mogul.data.advice import row_advice
+from mogul.data.encodings.encoding import MissingInputs, require_missing_inputs
 from mogul.data.sources.containers import as_array
-from mogul.data.sources.given import given_data
+from mogul.data.sources.given import given_data, validation_rows
+from mogul.data.sources.reading import Reading
 from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, require_positive, warn
 from mogul.fitted.fitted import Fitted
@@ -51,6 +53,10 @@ def fit(
     model: str | Callable[[Parts], Model] | None = None,
     targets: str | Sequence[str] | None = None,
     inputs: str | Sequence[str] | None = None,
+    long: tuple[str, str] | None = None,
+    categories: Sequence[str] = (),
+    missing: Sequence[float | str] = (),
+    missing_inputs: MissingInputs | None = None,
     groups: Any = None,
     validation: float | Dataset | tuple[Any, Any] | None = None,
     calibrate: float | None = None,
@@ -77,7 +83,7 @@ def fit(
 
     Args:
         X: inputs (N, D) in their own units: an array, a tensor or a DataFrame of pandas or polars, with Y beside it;
-            a DataFrame or the path of a table (.csv, .parquet, .npz, .mat) whose outputs `targets` names; a
+            a DataFrame or the path of a table (`mogul.data.sources.formats.READERS`) whose outputs `targets` names; a
             `mogul.Dataset`, which has both; None for a model with latent inputs.
         Y: outputs (N, P), or (N,) for one, where NaN is a missing value.
         model: one of `mogul.models.names()`; those that end in `-lvm` ignore any inputs of the data. Several names,
@@ -87,7 +93,17 @@ def fit(
             the numbers of rows and outputs, and for groups: see `mogul.training.defaults.default_model`. A function of
             parts is your own model: see docs/howto/add_a_model.md.
         targets: columns of X to predict.
-        inputs: columns of X to predict from; by default all that are neither targets nor groups.
+        inputs: columns of X to predict from; by default all that are neither targets nor groups. Columns of a frame or
+            a file may be numbers, truth values, text, categories, dates or times: see `mogul.data.encodings`. The
+            encoding is part of what is fitted, and `predict` takes frames with the same columns.
+        long: ("task", "value"), for a table with a row for each value: the column that names its output and the column
+            that holds it. Values with the same inputs become a row. `targets` may then be left out.
+        categories: columns whose numbers are names of kinds, not amounts.
+        missing: numbers and words of a table that stand for a gap, [-200, "n/a"]. By default numbers in many rows that
+            are farther from all others than these are from each other, and a warning names them; ["none"] for none.
+        missing_inputs: for gaps in inputs, "mean" puts the mean of the column there, and a further column marks them,
+            which is the default for frames and files; "drop" drops their rows; "refuse" raises an error, which is the
+            default for arrays.
         groups: a label for each row, or the column of X that holds them. Validation rows are then whole groups, drawn
             at random. They decide how long to train and what "auto" chooses; then the model is trained on all groups.
             Without groups, a warning says where rows held out at random seem to follow each other in time.
@@ -149,9 +165,12 @@ def fit(
     """
     name = model_name(model)
     latent = name is not None and is_latent(name)
-    data, labels = given_data(X, Y, targets, inputs, groups, latent=latent)
+    policy = None if missing_inputs is None else require_missing_inputs(missing_inputs)
+    reading = Reading(categories, [str(value) for value in missing], policy, long)
+    data, labels = given_data(X, Y, targets, inputs, groups, latent=latent, reading=reading)
     if is_pair(validation):
-        validation = given_data(*validation, latent=latent)[0]  # type: ignore[misc]  # it is a pair
+        own_x, own_y = validation  # type: ignore[misc]  # it is a pair
+        validation = validation_rows(own_x, own_y, data, latent=latent)
     given = {setting: options.pop(setting) for setting in SETTINGS if setting in options}
     return FitRequest(
         model=name,

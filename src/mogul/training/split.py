@@ -169,6 +169,7 @@ def with_validation(data: Dataset, own: Dataset) -> tuple[Dataset, Int[IntArray,
     own = own.in_order(data.input_names, data.output_names)
     both = Dataset(np.vstack([data.x, own.x]), np.vstack([data.y, own.y]), check_outputs=False)
     both.input_names, both.output_names = data.input_names, data.output_names
+    both.encoding = data.encoding
     return both, np.arange(data.num_rows, both.num_rows)
 
 

@@ -351,7 +351,8 @@ class Task:
             gain = self.scaling.log_slope(self.data.rows(np.setdiff1d(np.arange(self.data.num_rows), self.kept)))
             history = replace(history, held_out=history.held_out + gain)
         if not self.latent:
-            return Fitted(run.model, self.scaling, *names, history, blueprint=blueprint)
+            own = self.data.encoding
+            return Fitted(run.model, self.scaling, *names, history, blueprint=blueprint, encoding=own)
         return FittedLatent(
             run.model,
             self.scaling.without_inputs(self.num_inputs),

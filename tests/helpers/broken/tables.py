@@ -42,16 +42,18 @@ def word_in_a_column(rng: np.random.Generator, folder: Path) -> Case:
 
 @kind
 def word_in_a_column_that_nobody_named(rng: np.random.Generator, folder: Path) -> Case:
-    good(rng).assign(site=[pick(rng, *WORDS) for _ in range(12)]).to_csv(folder / "t.csv", index=False)
-    return Case(fit("t.csv"), "Inputs must be numbers", "'site' of t.csv is not", "--inputs a,b")
+    table, row = good(rng).assign(size=np.arange(12.0)).astype(object), int(rng.integers(12))
+    table.loc[row, "size"] = pick(rng, *WORDS)
+    table.to_csv(folder / "t.csv", index=False)
+    return Case(fit("t.csv"), "Columns must be numbers", f"in row {row + 1}", "Encode it as numbers")
 
 
 @kind
 def commas_in_numbers(rng: np.random.Generator, folder: Path) -> Case:
     table, column = good(rng).astype(object), pick(rng, *NAMES)
-    table[column] = [pick(rng, "1,5", "-0,25", "1.234,5", "1,234.5", "2,5e3") for _ in range(12)]
+    table[column] = ["1.234,5", *(pick(rng, "-0,25", "1.234,5", "1,234.5", "2,5e3") for _ in range(11))]
     table.to_csv(folder / "t.csv", index=False, sep=pick(rng, ",", ";"))
-    rule = "Inputs must be numbers" if column in "ab" else "Columns must be numbers"
+    rule = "Columns must be numbers"
     return Case(fit("t.csv"), rule, f"{column!r} of t.csv", "with a point for decimals and no commas")
 
 
@@ -68,10 +70,36 @@ def number_without_a_square(rng: np.random.Generator, folder: Path) -> Case:
 def missing_inputs(rng: np.random.Generator, folder: Path) -> Case:
     table, row = good(rng), int(rng.integers(12))
     column = pick(rng, "a", "b")
-    table.loc[row, column] = rng.choice([np.nan, np.inf, -np.inf])
+    table.loc[row, column] = value = rng.choice([np.nan, np.inf, -np.inf])
     table.to_csv(folder / "t.csv", index=False, na_rep=pick(rng, "", "NA", "NaN", "null"))
     command = ["compare", "t.csv", "--targets", "u,v"] if rng.integers(2) else fit("t.csv")
+    command += ["--missing-inputs", "refuse"] if np.isnan(value) else []
     return Case(command, "Inputs must be complete and finite", f"{column!r} in row {row + 1}.", "Drop those rows")
+
+
+@kind
+def input_without_values(rng: np.random.Generator, folder: Path) -> Case:
+    good(rng).assign(a=np.nan).to_csv(folder / "t.csv", index=False)
+    arguments = fit("t.csv", "--inputs", "a,b")
+    return Case(arguments, "Inputs must have some value", "'a' of t.csv is missing in all 12", "Leave the column out")
+
+
+@kind
+def dates_of_two_forms(rng: np.random.Generator, folder: Path) -> Case:
+    day, row = (
+        pd.date_range("2024-01-01", periods=12).strftime("%Y-%m-%d").to_numpy(dtype=object),
+        int(rng.integers(12)),
+    )
+    day[row] = pick(rng, "31.12.2024", "2024-13-01", "soon")
+    good(rng).assign(day=day).to_csv(folder / "t.csv", index=False)
+    return Case(fit("t.csv"), "Dates must be of one form", f"in row {row + 1}", "Correct it")
+
+
+@kind
+def a_text_of_its_own_in_each_row(rng: np.random.Generator, folder: Path) -> Case:
+    good(rng, 30).assign(label=[f"k{number}" for number in range(30)]).to_csv(folder / "t.csv", index=False)
+    arguments = fit("t.csv", "--inputs", "a,label")
+    return Case(arguments, "Texts must come again", "'label' of t.csv has 30 different", "Leave the column out")
 
 
 @kind
@@ -221,6 +249,6 @@ def pipe_in_place_of_a_file(rng: np.random.Generator, folder: Path) -> Case:
 
 @kind
 def unknown_ending(rng: np.random.Generator, folder: Path) -> Case:
-    name = pick(rng, "t.xlsx", "t", "t.json", "t.csv.gz", "t.pkl")
+    name = pick(rng, "t.xls", "t", "t.json", "t.gz", "t.pkl")
     (folder / name).write_bytes(rng.bytes(100))
     return Case(fit(name), "A table must be a file that ends in .csv", f"got {name}", "Convert it")

@@ -1,6 +1,7 @@
 """Arguments of `mogul.fit` as a data set: from a data set, arrays, frames, or the path of a table."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ import numpy as np
 
 from mogul.data.checks import as_matrix
 from mogul.data.dataset import Dataset
+from mogul.data.encodings.encoding import InputEncoding, rows_to_keep, warn_of_filled
 from mogul.data.sources.columns import Columns
 from mogul.data.sources.containers import Outputs, as_array, frame_kind, named_dataset
 from mogul.data.sources.formats import read_table, require_names
+from mogul.data.sources.reading import Reading
 from mogul.data.sources.table import Table
-from mogul.errors import ConfigError, DataError
+from mogul.errors import ConfigError, DataError, ShapeError, warn
 
 
 def given_data(
@@ -24,6 +27,7 @@ def given_data(
     groups: Any = None,
     *,
     latent: bool = False,
+    reading: Reading | None = None,
 ) -> tuple[Dataset, Any]:
     """Inputs and outputs, and a group label for each row, if given.
 
@@ -34,6 +38,7 @@ def given_data(
         inputs: columns to predict from; None for all that are neither targets nor groups.
         groups: labels, or the column of X that holds them.
         latent: whether the model has latent inputs; a table's inputs are then left out.
+        reading: categories, gaps and the layout of the table.
 
     Example:
         >>> given_data([[0.0], [1.0]], [2.0, 3.0])[0].num_outputs
@@ -46,30 +51,55 @@ def given_data(
         >>> given_data(frame[["a", "run"]], frame["b"], groups="run")[0].input_names
         ['a']
     """
-    is_path = isinstance(X, str | PathLike)
+    is_path, reading = isinstance(X, str | PathLike), reading or Reading()
     if isinstance(X, Dataset):
         _require_absent("a Dataset, which has outputs of its own", Y=Y, targets=targets, inputs=inputs)
         return X, groups
-    if Y is None and (is_path or targets is not None):
-        return _from_table(_table(X), targets, inputs, groups, latent)
+    if Y is None and (is_path or targets is not None or reading.long is not None):
+        return _from_table(_table(X), targets, inputs, groups, latent, reading)
     if is_path:
         raise ConfigError(
             f"Y must be left out beside the path of a table, {X!r}; got {type(Y).__name__}. Name columns by targets."
         )
     if Y is None:
         raise DataError(f"There must be outputs to learn; got {_kind(X)} alone. Give them as Y, or name them: targets.")
-    _require_absent("Y, which has the outputs", targets=targets, inputs=inputs)
+    _require_absent("Y, which has the outputs", targets=targets, inputs=inputs, long=reading.long)
     if isinstance(groups, str):
         X, groups = _without_groups(X, groups)
-    return _from_arrays(X, Y), groups
+    return _from_arrays(X, Y, groups, reading)
 
 
-def _from_arrays(X: Any, Y: Any) -> Dataset:
+def validation_rows(X: Any, Y: Any, like: Dataset, *, latent: bool = False) -> Dataset:
+    """A user's own rows of inputs and outputs, with inputs encoded as those of the training rows are."""
+    if like.encoding is None:
+        return given_data(X, Y, latent=latent)[0]
+    return named_dataset(like.encoding.apply(as_array(X)), like.input_names, Outputs.of(Y, "mogul.fit"))
+
+
+def _from_arrays(X: Any, Y: Any, groups: Any, reading: Reading) -> tuple[Dataset, Any]:
     outputs = Outputs.of(Y, "mogul.fit")
     if X is None:
-        return named_dataset(None, None, outputs)
-    values, names = as_matrix(as_array(X), "X")
-    return named_dataset(np.ascontiguousarray(values), None if frame_kind(X) is None else names, outputs)
+        return named_dataset(None, None, outputs), groups
+    frame = reading.frame_to_encode(X)
+    if frame is None:
+        values, names = as_matrix(as_array(X), "X")
+        return named_dataset(np.ascontiguousarray(values), None if frame_kind(X) is None else names, outputs), groups
+    if len(frame) != len(outputs.values):
+        raise ShapeError(
+            f"X and Y must have the same number of rows; got {len(frame)} and {len(outputs.values)}. "
+            "Row i of X belongs to row i of Y."
+        )
+    keep = rows_to_keep(frame, reading.missing_inputs or "mean", "X", "missing_inputs=")
+    if not keep.all():
+        frame = frame[keep].reset_index(drop=True)
+        outputs = replace(outputs, values=outputs.values[keep])
+        groups = None if groups is None else as_array(groups)[keep]
+    encoding = InputEncoding.of(frame, reading.categories, "X")
+    if reading.missing_inputs is None:
+        warn_of_filled(encoding)
+    data = named_dataset(encoding.apply(frame), encoding.features, outputs)
+    data.encoding = None if encoding.is_plain else encoding
+    return data, groups
 
 
 def _without_groups(X: Any, column: str) -> tuple[Any, Any]:
@@ -89,14 +119,19 @@ def _from_table(
     inputs: str | Sequence[str] | None,
     groups: Any,
     latent: bool,
+    reading: Reading,
 ) -> tuple[Dataset, Any]:
-    if targets is None or not len(targets):
-        known = ", ".join(list(table.columns)[:8])
-        raise ConfigError(f"targets must name the columns to predict; got {targets!r}. {table.source} has {known}.")
     column = groups if isinstance(groups, str) else None
-    columns = Columns(_names(targets), None if inputs is None else _names(inputs), column)
-    labels = columns.labels(table)
-    return columns.data(table, latent=latent), groups if labels is None else labels
+    named = None if inputs is None else _names(inputs)
+    wanted = None if targets is None else _names(targets)
+    prepared, columns = reading.select(table, wanted, named, column, latent=latent)
+    for change in prepared.changes:
+        warn(f"{change}.")
+    labels = columns.labels(prepared)
+    data = columns.data(prepared, latent=latent)
+    if data.encoding is not None and reading.missing_inputs is None:
+        warn_of_filled(data.encoding)
+    return data, groups if labels is None else labels
 
 
 def _table(X: Any) -> Table:
@@ -109,7 +144,10 @@ def _table(X: Any) -> Table:
         )
     names = [str(name) for name in X.columns]
     require_names(names, "X")
-    columns = [X.iloc[:, place] if kind == "pandas" else X[:, place].to_numpy() for place in range(len(names))]
+    columns = [
+        X.iloc[:, place].reset_index(drop=True) if kind == "pandas" else X[:, place].to_numpy()
+        for place in range(len(names))
+    ]
     return Table("X", dict(zip(names, columns, strict=True)))
 
 

@@ -1,11 +1,9 @@
 """A table of named columns from a file, and its conversion to numbers."""
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from decimal import Decimal
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,29 +11,10 @@ import numpy as np
 import pandas as pd
 
 from mogul._typing import Array, IntArray
+from mogul.data.encodings.column import Flags, as_numbers, refuse_word
 from mogul.errors import DataError, MogulError, ShapeError, as_list
 
 _NAMES_SHOWN, _ROWS_SHOWN, _COLUMNS_SHOWN = 12, 3, 3
-
-
-@dataclass(frozen=True)
-class Word:
-    """A value that is not a number, its row counted from 1, and the number of further ones in its column."""
-
-    row: int
-    value: Any
-    others: int
-
-    @property
-    def remedy(self) -> str:
-        """The remedy for an error message.
-
-        >>> Word(1, "1.234,5", 0).remedy
-        'Encode it as numbers, with a point for decimals and no commas'
-        """
-        commas = isinstance(self.value, str) and "," in self.value
-        digits = commas and not math.isnan(_number(self.value.replace(".", "").replace(",", "")))
-        return "Encode it as numbers" + (", with a point for decimals and no commas" if digits else "")
 
 
 @dataclass(frozen=True)
@@ -47,6 +26,10 @@ class Table:
         columns: anything with one axis, by name.
         arrays: names of groups of columns: the array `X` of a .npz file for X0, X1, …
         unusable: other contents of the file, and why they are not columns.
+        notes: what was found in reading, for a person.
+        changes: values that were taken as gaps, for a person.
+        doubts: what looks wrong and was left as it is: warnings, given once the data are known to be usable.
+        missing: numbers and words that stood for gaps, by column; they are gaps already.
 
     Example:
         >>> table = Table("a file", {"X0": [1, 2], "X1": [3, None], "b": ["4", "5"]}, {"X": ["X0", "X1"]})
@@ -59,6 +42,10 @@ class Table:
     columns: Mapping[str, Any]
     arrays: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unusable: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    missing: Mapping[str, Sequence[float | str]] = field(default_factory=dict)
 
     def expand(self, names: Sequence[str], what: str = "names") -> list[str]:
         """The columns of these names, arrays expanded, each once."""
@@ -74,6 +61,15 @@ class Table:
 
     def numbers(self, names: Sequence[str], what: str = "names") -> pd.DataFrame:
         """These columns in float64; missing values are NaN, and anything but a number is an error."""
+        return pd.DataFrame({name: self._as_float(name) for name in self._of_one_length(names, what)})
+
+    def frame(self, names: Sequence[str], what: str = "names") -> pd.DataFrame:
+        """These columns as they are; rows are numbered from 0."""
+        columns = self._of_one_length(names, what)
+        return pd.DataFrame({name: pd.Series(self.columns[name]).reset_index(drop=True) for name in columns})
+
+    def _of_one_length(self, names: Sequence[str], what: str) -> list[str]:
+        """The columns of these names, after checking that all have the same number of rows, and some."""
         columns = self.expand(names, what)
         lengths = {name: len(self.columns[name]) for name in columns}
         first = columns[0]
@@ -85,7 +81,13 @@ class Table:
                 )
         if not lengths[first]:
             raise ShapeError(f"A table must have at least one row; {self.source} has 0. Give some data.")
-        return pd.DataFrame({name: self._as_float(name) for name in columns})
+        return columns
+
+    def rows(self, which: Flags) -> "Table":
+        """Some of the rows; columns of another length are left out."""
+        columns = {name: pd.Series(column)[which] for name, column in self.columns.items() if len(column) == len(which)}
+        arrays = {name: own for name, own in self.arrays.items() if all(each in columns for each in own)}
+        return replace(self, columns=columns, arrays=arrays)
 
     def others(self, names: Sequence[str]) -> list[str]:
         """The other columns with the same number of rows."""
@@ -96,27 +98,11 @@ class Table:
     def __contains__(self, name: str) -> bool:
         return name in self.columns or name in self.arrays
 
-    def first_word(self, name: str) -> Word | None:
-        """The first value of this column that is neither a number nor missing, if any."""
-        return self._parsed(name)[1]
-
     def _as_float(self, name: str) -> Array:
-        values, word = self._parsed(name)
+        values, word = as_numbers(pd.Series(self.columns[name]))
         if word is not None:
-            raise DataError(
-                f"Columns must be numbers; {name!r} of {self.source} holds {word.value!r} in row "
-                f"{word.row}{_more(word.others, 'such values')}. {word.remedy}, or leave the column out."
-            )
+            raise refuse_word(name, self.source, word)
         return values
-
-    def _parsed(self, name: str) -> tuple[Array, Word | None]:
-        column = pd.Series(self.columns[name])
-        if column.dtype.kind in "fiub":
-            return column.to_numpy(dtype=np.float64, na_value=np.nan), None
-        values = column.map(_number)
-        wrong = np.flatnonzero(values.isna() & column.notna())
-        word = Word(int(wrong[0]) + 1, column.iloc[wrong[0]], len(wrong) - 1) if len(wrong) else None
-        return values.to_numpy(dtype=np.float64), word
 
     def _unknown(self, name: str, what: str) -> DataError:
         if name in self.unusable:
@@ -172,16 +158,6 @@ def _more(count: int, what: str) -> str:
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(as_list([name]) for name in names[:_NAMES_SHOWN])
     return f"{shown}, … ({len(names)} in all)" if len(names) > _NAMES_SHOWN else shown
-
-
-def _number(value: Any) -> float:
-    """The number, or NaN for anything else."""
-    if not isinstance(value, str | int | float | Decimal | np.integer | np.floating | np.bool_) or "_" in str(value):
-        return np.nan  # Python would accept 1_000
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return np.nan
 
 
 # Largest table in memory; a file may claim any size.

@@ -13,6 +13,7 @@ from scipy.io import loadmat
 
 from mogul._typing import Array, IntArray
 from mogul.data.dataset import Dataset
+from mogul.data.sources import arff
 from mogul.errors import DataError
 
 
@@ -178,38 +179,16 @@ def read_oil_flow_classes(folder: Path) -> IntArray:
 
 
 def read_arff(path: Path) -> pd.DataFrame:
-    """A table in ARFF as numbers: ? is a missing value, and a category has a column of zeros and ones for each kind."""
-    kinds: dict[str, list[str] | None] = {}
-    with path.open(encoding="utf-8") as lines:
-        # SciPy's reader refuses what this needs least: names with spaces, and question marks.
-        for line in lines:
-            words = line.split()
-            if words and words[0].lower() == "@attribute":
-                name, kind = _attribute(line.strip()[len("@attribute") :])
-                kinds[name] = kind
-            if words and words[0].lower() == "@data":
-                types = {name: float if kind is None else str for name, kind in kinds.items()}
-                table = pd.read_csv(
-                    lines, header=None, names=list(kinds), na_values="?", dtype=types, skipinitialspace=True
-                )
-                return pd.concat([_as_numbers(table[name], kind) for name, kind in kinds.items()], axis=1)
-    raise DataError(f"{path} must be ARFF with an @data line; there is none. Is it the right file?")
+    """A table in ARFF as numbers; a category has a column of zeros and ones for each kind, NaN where it is missing."""
+    columns = arff.read_arff(path.read_text(encoding="utf-8"), str(path)).columns
+    return pd.concat([_as_numbers(name, pd.Series(column)) for name, column in columns.items()], axis=1)
 
 
-def _attribute(text: str) -> tuple[str, list[str] | None]:
-    """Its name, and the names of its kinds if it is a category."""
-    if "{" not in text:
-        return text.rsplit(maxsplit=1)[0].strip().strip("'\""), None
-    name, _, kinds = text.partition("{")
-    return name.strip().strip("'\""), [kind.strip() for kind in kinds.strip().rstrip("}").split(",")]
-
-
-def _as_numbers(column: "pd.Series[Any]", kinds: list[str] | None) -> pd.DataFrame:
-    if kinds is None:
-        return column.to_frame()
-    name = str(column.name)
-    each = {f"{name}={kind}": (column.str.strip() == kind).astype(float).where(column.notna()) for kind in kinds}
-    return pd.DataFrame(each)
+def _as_numbers(name: str, column: "pd.Series[Any]") -> pd.DataFrame:
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        return column.rename(name).to_frame()
+    kinds = column.cat.categories
+    return pd.DataFrame({f"{name}={kind}": (column == kind).astype(float).where(column.notna()) for kind in kinds})
 
 
 def _require_columns(table: pd.DataFrame, names: list[str], path: Path) -> None:
