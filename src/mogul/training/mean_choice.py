@@ -15,15 +15,16 @@ from mogul._typing import Array, BoolArray, IntArray
 from mogul.data import Batch
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.mixture import FittedMixture
-from mogul.means.regressor import CrossFitted, RegressorMean
+from mogul.means.regressor import CrossFitted, RegressorMean, forest
 from mogul.models.families import AUTO
 from mogul.prediction import predict
 from mogul.training.exact_start import ExactStart
 from mogul.training.loop import held_out_score
 from mogul.training.starts import Saving, Task
 
-# Trials of models that gradient steps train: this share of the rows is held out, for this share of the epochs.
-_HELD_OUT, _EPOCHS, _DRAWS = 0.15, 0.25, 10
+# Trials of models that gradient steps train: this share of the rows is held out, for this share of the epochs, with this
+# number of trees.
+_HELD_OUT, _EPOCHS, _DRAWS, _TRIAL_TREES = 0.15, 0.15, 10, 100
 # Outputs that GPs explain to this share of their spread need no forest.
 _EXPLAINED = 0.05
 # Weights of the forest to try: at first, and those that a mixture can have.
@@ -90,15 +91,14 @@ def _share(
 
 def _better(linear: Task, noise: str) -> Task:
     """With many rows: the task whose model predicts held-out rows better after short training."""
-    trees, trial = linear.cross_fitted("trees"), _Trial.of(linear)
+    trees, trial = linear.cross_fitted(forest(_TRIAL_TREES)), _Trial.of(linear)
     score, gaps = trial.scored(noise, None)
-    share = _share(gaps, trial.gaps(trees.predictions[trial.left]), trial.held_out.observed.numpy())
+    share = _share(gaps, trial.gaps(trees.predictions[trial.left]), trial.held_out.observed.numpy(), _ROUGHLY)
     if not share.any():
         return linear
-    wanted = trees.only(share > 0)
-    other, _ = trial.scored(noise, wanted)
+    other, _ = trial.scored(noise, trees.only(share > 0))
     _log.info("held-out log likelihood per value: %.3f, with trees %.3f", score, other)
-    return replace(linear, under=wanted) if other > score else linear
+    return replace(linear, under=linear.cross_fitted("trees").only(share > 0)) if other > score else linear
 
 
 @dataclass(frozen=True)
