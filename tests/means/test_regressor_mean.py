@@ -252,8 +252,8 @@ class TestCoverage:
     def test_in_sample_residuals_would_not(self, monkeypatch):
         honest = CrossFitted.of
 
-        def in_sample(regressor, x, y, units, seed):
-            found = honest(regressor, x, y, units, seed)
+        def in_sample(regressor, x, y, *others):
+            found = honest(regressor, x, y, *others)
             own = found.mean.forward(torch.as_tensor(x)).numpy()
             scale = torch.as_tensor((y - own).std(0))
             return CrossFitted(RegressorMean(list(found.mean.parts), scale), own)

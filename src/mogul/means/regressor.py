@@ -18,6 +18,7 @@ from mogul.means.linear import SMALLEST_RESIDUAL, OutputMean
 from mogul.means.trees import TreeSum, has_arrays
 
 REGRESSORS = ("trees", "boosting")
+NUM_TREES = 300
 
 _FOLDS = 5
 # Outputs with fewer rows, or groups, have their mean value in place of a regressor.
@@ -175,6 +176,7 @@ class CrossFitted:
         y: Float[Array, "N P"],
         units: Int[IntArray, "N"],
         seed: int,
+        num_trees: int = NUM_TREES,
     ) -> "CrossFitted":
         """Fit each output on the rows where it is observed.
 
@@ -184,8 +186,9 @@ class CrossFitted:
             y: standardised outputs; NaN is missing.
             units: a number for each row: rows with the same number are left out together.
             seed: of folds, and of regressors that have none.
+            num_trees: of a regressor given by its name.
         """
-        template = _seeded(_by_name(regressor) if isinstance(regressor, str) else clone(regressor), seed)
+        template = _seeded(_by_name(regressor, num_trees) if isinstance(regressor, str) else clone(regressor), seed)
         units = _without_copies(x, y, units)
         parts: list[TreeSum | InMemory] = []
         predictions, scale = np.zeros(y.shape), np.ones(y.shape[1])
@@ -210,18 +213,12 @@ def require_regressor(mean: Any, names: tuple[str, ...]) -> None:
         )
 
 
-def forest(num_trees: int = 300) -> ExtraTreesRegressor:
-    """mean="trees": leaves of two rows and many trees did best on recordings of robots.
-
-    >>> forest().n_estimators
-    300
-    """
-    jobs = torch.get_num_threads()  # which do not change the result
-    return ExtraTreesRegressor(num_trees, min_samples_leaf=2, bootstrap=True, oob_score=True, n_jobs=jobs)
-
-
-def _by_name(name: str) -> Any:
-    return forest() if name == "trees" else HistGradientBoostingRegressor(max_iter=300)
+def _by_name(name: str, num_trees: int) -> Any:
+    if name == "trees":
+        # Leaves of two rows and many trees: what did best on recordings of robots. Threads do not change the result.
+        jobs = torch.get_num_threads()
+        return ExtraTreesRegressor(num_trees, min_samples_leaf=2, bootstrap=True, oob_score=True, n_jobs=jobs)
+    return HistGradientBoostingRegressor(max_iter=num_trees)
 
 
 def _seeded(regressor: Any, seed: int) -> Any:

@@ -26,7 +26,7 @@ from mogul.fitted.history import EpochRecord, History
 from mogul.fitted.mixture import FittedMixture
 from mogul.heads.noise import noise_varies
 from mogul.means.linear import ZeroMean
-from mogul.means.regressor import REGRESSORS, CrossFitted, RegressorMean, require_regressor
+from mogul.means.regressor import NUM_TREES, REGRESSORS, CrossFitted, RegressorMean, require_regressor
 from mogul.models.families import AUTO, FROM_RESIDUALS
 from mogul.models.inputs import principal_scores
 from mogul.models.model import Model
@@ -233,11 +233,11 @@ class Task:
             validation = replace(validation, y=validation.y - mean.forward(validation.x))
         return batch, validation, mean
 
-    def cross_fitted(self, regressor: MeanChoice) -> CrossFitted:
+    def cross_fitted(self, regressor: MeanChoice, num_trees: int = NUM_TREES) -> CrossFitted:
         """Regressors of the rows to train on."""
         batch = self.scaling.batch(self.known, self.config.dtype)
         x, y = batch.x.double().numpy(), torch.where(batch.observed, batch.y, math.nan).double().numpy()
-        return CrossFitted.of(regressor, x, y, self.units[self.kept], self.config.seed)
+        return CrossFitted.of(regressor, x, y, self.units[self.kept], self.config.seed, num_trees)
 
     def exact_gps(self, noise: str, *known: ExactStart) -> ExactStart | None:
         """The exact GPs that training starts from; those known are kept for outputs that have not changed."""
