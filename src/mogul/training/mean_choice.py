@@ -28,6 +28,8 @@ _TRIAL_TREES = 100
 _HELD_OUT, _MOST_HELD_OUT, _DRAWS = 0.05, 1000, 10
 # Outputs that GPs explain to this share of their spread need no forest.
 _EXPLAINED = 0.1
+# A forest doubles the time: errors must be smaller by this share.
+_WORTHWHILE = 0.02
 # Weights of the forest to try: at first, and those that a mixture can have.
 _FINELY, _ROUGHLY = (0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 0.5, 1.0)
 
@@ -87,6 +89,7 @@ def _share(
     (array([0.5]), array([0.]), array([1.]))
     """
     errors = [np.where(observed, np.abs((1 - share) * left_out + share * of_trees), 0.0).sum(0) for share in shares]
+    errors[0] = (1 - _WORTHWHILE) * errors[0]
     best: Array = np.array(shares)[np.argmin(errors, axis=0)]
     _log.info("weight of the forest: %s", best)
     return best
