@@ -1,9 +1,11 @@
-"""Every shape in a signature of mogul is checked while the tests run, but for a few long fits and for later epochs."""
+"""Every shape in a signature of mogul is checked while the tests run, but for a few long fits and for repetitions."""
 
 import pkgutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from functools import wraps
 from importlib import import_module
+from itertools import count
 from typing import Any
 from unittest.mock import patch
 
@@ -11,16 +13,18 @@ import jaxtyping
 import pytest
 import torch
 from jaxtyping import install_import_hook
+from scipy.optimize import minimize
 
 with install_import_hook("mogul", "beartype.beartype"):
     import mogul
 
     # mogul imports its rooms when they are first used: here, so that the hook sees each of them.
-    for found in pkgutil.walk_packages(mogul.__path__, "mogul."):
-        import_module(found.name)
+    MODULES = [import_module(found.name) for found in pkgutil.walk_packages(mogul.__path__, "mogul.")]
 
 from mogul import registry
+from mogul.prediction import importance
 from mogul.training import Run
+from mogul.training.exact import fit_exact_gp
 
 
 @pytest.fixture(autouse=True)
@@ -31,22 +35,60 @@ def _shapes_of_long_fits_go_unchecked(request: pytest.FixtureRequest, monkeypatc
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _shapes_are_checked_in_the_first_epoch_of_a_run() -> Iterator[None]:
-    """Later epochs do the same to the same rows: checking them too doubles the time of most fits."""
-    step = Run.step
+def _repetitions_go_unwatched() -> Iterator[None]:
+    """Epochs after the first, and later values of what L-BFGS minimises, do the same to the same rows.
 
-    @wraps(step)
-    def unchecked_later(run: Run, *rest: Any) -> Any:
-        before = jaxtyping.config.jaxtyping_disable
-        jaxtyping.config.jaxtyping_disable = before or bool(run.records)
-        try:
-            return step(run, *rest)
-        finally:
-            jaxtyping.config.jaxtyping_disable = before
-
+    Checking their shapes doubles the time of most fits, and tracing their lines for coverage nearly doubles it again.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "step", unchecked_later)
+        patch.setattr(Run, "step", _quiet_if(lambda run, *_: bool(run.records), Run.step, checked=False))
+        _replace(patch, minimize, _minimize)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _later_searches_go_untraced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first two exact GPs and densities by importance sampling of a test are traced, and most have many more."""
+    for function in (fit_exact_gp, importance.log_density):
+        _replace(monkeypatch, function, _quiet_if(_after_two_calls(), function))
+
+
+def _replace(patch: pytest.MonkeyPatch, function: Callable[..., Any], other: Callable[..., Any]) -> None:
+    """In each module of mogul that has the function."""
+    for module in MODULES:
+        if vars(module).get(function.__name__) is function:
+            patch.setattr(module, function.__name__, other)
+
+
+def _minimize(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """SciPy's `minimize`, with the first two values of the function watched."""
+    return minimize(_quiet_if(_after_two_calls(), function, checked=False), *arguments, **named)
+
+
+def _after_two_calls() -> Callable[..., bool]:
+    calls = count()
+    return lambda *_, **__: next(calls) > 1
+
+
+def _quiet_if(
+    repeated: Callable[..., bool], function: Callable[..., Any], *, checked: bool = True
+) -> Callable[..., Any]:
+    """The function; where arguments are `repeated`, without tracing its lines, and its shapes only if `checked`."""
+
+    @wraps(function)
+    def called(*arguments: Any, **named: Any) -> Any:
+        if not repeated(*arguments, **named):
+            return function(*arguments, **named)
+        unchecked, trace = jaxtyping.config.jaxtyping_disable, sys.gettrace()
+        jaxtyping.config.jaxtyping_disable = unchecked or not checked
+        sys.settrace(None)
+        try:
+            return function(*arguments, **named)
+        finally:
+            sys.settrace(trace)
+            jaxtyping.config.jaxtyping_disable = unchecked
+
+    return called
 
 
 @pytest.fixture(autouse=True)

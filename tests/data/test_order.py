@@ -21,9 +21,6 @@ def series(num_rows: int = 80, seed: int = 0) -> Dataset:
     return Dataset(rng.normal(size=(num_rows, 2)), np.cumsum(rng.normal(size=(num_rows, 2)), axis=0))
 
 
-ONE = {"epochs": 1}
-
-
 def shuffled(data: Dataset) -> Dataset:
     return data.rows(np.random.default_rng(1).permutation(data.num_rows))
 

@@ -18,7 +18,7 @@ QUICK = {
     "matern_kernel": {"num_rows": 80, "epochs": 3},
     "missing_sensors": {"num_rows": 200, "epochs": 3},
     "quickstart": {"num_rows": 80, "epochs": 5},
-    "robot_arm": {"num_segments": 6, "every": 20, "epochs": 2, "num_inducing": 10},
+    "robot_arm": {"num_segments": 6, "every": 60, "epochs": 2, "num_inducing": 10},
     "save_and_serve": {"num_rows": 80, "num_calls": 3},
 }
 

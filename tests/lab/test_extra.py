@@ -11,7 +11,7 @@ from mogul.lab import EXTRA
 
 COMMANDS = {"reproduce": ("synthetic",), "report": ("runs",)}
 # Importing a module whose place in sys.modules is None fails as if it were not installed.
-WITHOUT = "import sys\nfor name in {names}: sys.modules[name] = None\nimport {module}"
+WITHOUT = "import sys\nfor name in {names}: sys.modules[name] = None\nimport {modules}"
 
 
 @pytest.mark.parametrize("missing", EXTRA)
@@ -30,10 +30,8 @@ def test_a_command_names_the_extra_that_it_needs(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "module", ["mogul.lab.experiments.synthetic", "mogul.lab.datasets.audit", "mogul.lab.baselines", "mogul.estimators"]
-)
-def test_demo_data_and_baselines_need_no_extra(module: str) -> None:
+def test_demo_data_and_baselines_need_no_extra() -> None:
     # joblib comes with scikit-learn, and jinja2 with torch.
-    script = WITHOUT.format(names=["plotly"], module=module)
+    modules = "mogul.lab.experiments.synthetic, mogul.lab.datasets.audit, mogul.lab.baselines, mogul.estimators"
+    script = WITHOUT.format(names=["plotly"], modules=modules)
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
