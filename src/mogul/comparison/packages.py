@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from mogul._typing import Array, IntArray
 from mogul.comparison.least_squares import SMALLEST_VAR, mean_square
@@ -109,9 +112,6 @@ def predict_quantile_forest(train: Dataset, x: Float[Array, "T D"], units: Int[I
 
 def predict_exact_gps(train: Dataset, x: Float[Array, "T D"], units: Int[IntArray, "N"], seed: int) -> Forecast:
     """scikit-learn's, one for each output: RBF with a lengthscale for each input, the better of two starts."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
     inputs = Standardiser.of(train.x)
 

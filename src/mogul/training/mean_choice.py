@@ -24,8 +24,9 @@ from mogul.training.starts import Task
 
 # A smaller forest shows whether one helps.
 _TRIAL_TREES = 100
-# Models that gradient steps train: this share of the rows, at most this number, is held out; draws for their means.
-_HELD_OUT, _MOST_HELD_OUT, _DRAWS = 0.05, 1000, 10
+# Models that gradient steps train: this share of the rows is held out, within these limits, as they are not trained on
+# in the end; draws for their means.
+_HELD_OUT, _FEWEST_HELD_OUT, _MOST_HELD_OUT, _DRAWS = 0.02, 100, 500, 10
 # Outputs that GPs explain to this share of their spread need no forest.
 _EXPLAINED = 0.1
 # A forest doubles the time: errors must be smaller by this share.
@@ -125,7 +126,7 @@ def _better(linear: Task, noise: str, *place: str) -> Fitted:
 def _held_out(task: Task) -> tuple[Task, Batch]:
     """The task without some rows, whole groups where there are any, and these rows, scaled."""
     units, unit = np.unique(task.units[task.kept], return_inverse=True)
-    count = min(max(1, round(_HELD_OUT * len(units))), _MOST_HELD_OUT)
+    count = min(max(round(_HELD_OUT * len(units)), _FEWEST_HELD_OUT), _MOST_HELD_OUT, len(units) // 5)
     is_left = (np.random.default_rng(task.config.seed).permutation(len(units)) < count)[unit.ravel()]
     rest = np.flatnonzero(~is_left)
     rows = task.scaling.batch(task.known.rows(np.flatnonzero(is_left)), task.config.dtype)
