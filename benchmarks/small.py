@@ -1,7 +1,7 @@
 """Few rows: the default beside scikit-learn's exact GPs, one for each output, on generated functions; and panels.
 
 Both sides run in one process with one thread, and seconds are those of its processor. The default was chosen on other
-functions of these kinds (seeds below 100).
+functions of these kinds.
 """
 
 import time
@@ -22,7 +22,8 @@ from mogul import MultiOutputGPRegressor
 from mogul._typing import Array
 from mogul.errors import MogulWarning
 
-SEEDS = range(1000, 1040)
+# Seeds below 200 were used to choose the default, and 1000 to 1039 were reported before and have been seen.
+SEEDS = range(2000, 2060)
 _Prediction = tuple[Float[Array, "T P"], Float[Array, "T P"], float]
 
 
