@@ -54,13 +54,13 @@ def _mixed(linear: Task, exact: ExactStart, noise: str, *place: str) -> Fitted:
     if (np.abs(left_out).mean(0) < _EXPLAINED * np.abs(y).mean(0)).all():
         return linear.fitted(noise, *place, exact=exact)
     small, observed = linear.cross_fitted("trees", _TRIAL_TREES), exact.batch.observed.numpy()
-    share = _share(left_out, y - small.predictions, observed)
+    share, _ = _share(left_out, y - small.predictions, observed)
     if not share.any():
         return linear.fitted(noise, *place, exact=exact)
     trees = linear.cross_fitted("trees")
     tried = _start(linear, trees.only(share > 0), noise, exact)
     # GPs of what the forest leaves may be better or worse than the forest.
-    share = np.where(share > 0, _share(left_out, tried.left_out_residuals(), observed, _ROUGHLY), 0.0)
+    share = np.where(share > 0, _share(left_out, tried.left_out_residuals(), observed, _ROUGHLY)[0], 0.0)
     if not share.any():
         return linear.fitted(noise, *place, exact=exact)
     wanted = trees.only(share > 0)
@@ -81,19 +81,20 @@ def _share(
     of_trees: Float[Array, "N P"],
     observed: Bool[BoolArray, "N P"],
     shares: tuple[float, ...] = _FINELY,
-) -> Float[Array, "P"]:
-    """The weight of the second residuals with the least mean absolute value of the average, for each output.
+) -> tuple[Float[Array, "P"], Float[Array, "P"]]:
+    """The weight of the second residuals with the least mean absolute value of the average, and its relative gain.
 
     >>> gap = np.array([[1.0], [-1.0]])
     >>> everywhere = np.ones((2, 1), dtype=bool)
-    >>> _share(gap, -gap, everywhere), _share(gap, 5 * gap, everywhere), _share(gap, 0 * gap, everywhere)
-    (array([0.5]), array([0.]), array([1.]))
+    >>> _share(gap, -gap, everywhere), _share(gap, 5 * gap, everywhere)
+    ((array([0.5]), array([1.])), (array([0.]), array([0.])))
     """
-    errors = [np.where(observed, np.abs((1 - share) * left_out + share * of_trees), 0.0).sum(0) for share in shares]
-    errors[0] = (1 - _WORTHWHILE) * errors[0]
-    best: Array = np.array(shares)[np.argmin(errors, axis=0)]
+    residuals = [(1 - share) * left_out + share * of_trees for share in shares]
+    errors = np.stack([np.where(observed, np.abs(residual), 0.0).sum(0) for residual in residuals])
+    gain = 1 - errors.min(0) / np.maximum(errors[0], np.finfo(np.float64).tiny)
+    best = np.where(gain >= _WORTHWHILE, np.array(shares)[np.argmin(errors, axis=0)], 0.0)
     _log.info("weight of the forest: %s", best)
-    return best
+    return best, gain
 
 
 def _better(linear: Task, noise: str, *place: str) -> Fitted:
@@ -114,8 +115,8 @@ def _better(linear: Task, noise: str, *place: str) -> Fitted:
     own = predict(fitted.model, held_out.x, _DRAWS, torch.Generator().manual_seed(seed)).mean
     small = task.cross_fitted("trees", _TRIAL_TREES)
     of_trees = small.mean.forward(held_out.x).double().numpy()
-    share = _share(residuals(own), residuals(of_trees), observed, _ROUGHLY)
-    if not share.any():
+    share, gain = _share(residuals(own), residuals(of_trees), observed, _ROUGHLY)
+    if gain.mean() < _WORTHWHILE:  # all outputs are trained anew for some
         return fitted
     other = replace(task, under=task.cross_fitted("trees").only(share > 0)).fitted(noise, *place, "trees")
     scores = [held_out_score(each.model, held_out, torch.Generator().manual_seed(seed)) for each in (fitted, other)]
