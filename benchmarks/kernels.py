@@ -58,7 +58,7 @@ def scores(task: Problem, kernel: str) -> tuple[Float[Array, "P"], float, float,
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MogulWarning)
-        fitted = fit(task.x, task.y, kernel=kernel)
+        fitted = fit(task.x, task.y, kernel=kernel, mean="linear")
     seconds = time.process_time() - started
     x, y = task.test_x[:NUM_TEST], task.test_y[:NUM_TEST]
     errors = np.sqrt(np.square(fitted.predict(x).mean - y).mean(0))
