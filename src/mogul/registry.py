@@ -31,12 +31,14 @@ _BUILT_IN: dict[Kind, dict[str, str]] = {
         "relu": "mogul.nonlinearities.piecewise",
         "leaky": "mogul.nonlinearities.piecewise",
     },
-    "kernel": {"rbf": "mogul.priors.kernels"},
+    "kernel": dict.fromkeys(
+        ("rbf", "matern12", "matern32", "matern52", "rq", "periodic", "linear"), "mogul.priors.kernels"
+    ),
     "mean": dict.fromkeys(("zero", "constant", "linear"), "mogul.priors.means"),
     "model": dict.fromkeys(("mogp", "gprn", "dgp", "sbgprn", "n-mogp", "n-sbgprn", "n-dgp"), "mogul.models.zoo"),
 }
 # Words that stand for a choice in place of a name.
-_RESERVED: dict[Kind, tuple[str, ...]] = {"noise": ("auto", "residuals"), "model": ("auto",)}
+_RESERVED: dict[Kind, tuple[str, ...]] = {"noise": ("auto", "residuals"), "kernel": ("auto",), "model": ("auto",)}
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,33 @@ def get(kind: Kind, name: object) -> Part:
     if (kind, name) not in _parts:
         import_module(_BUILT_IN[kind][name])
     return _parts[kind, name]
+
+
+def kernel_terms(text: str) -> list[list[str]]:
+    """The sum of products of registered kernels that a name stands for; * binds tighter than +.
+
+    >>> kernel_terms("rbf + periodic*linear")
+    [['rbf'], ['periodic', 'linear']]
+    """
+    terms = [[factor.strip() for factor in term.split("*")] for term in text.split("+")]
+    for factor in (factor for term in terms for factor in term):
+        if not factor:
+            raise ConfigError(
+                f"kernel must be a name, or names with + and * between them; got {text!r}, where a name is missing. "
+                "Try 'rbf+periodic' or 'rbf*linear'."
+            )
+        if factor == "auto":
+            raise ConfigError(
+                f"kernel='auto' chooses one kernel, and cannot be part of a sum or product; got {text!r}. Name each."
+            )
+        if "(" in factor or ")" in factor:
+            raise ConfigError(
+                f"kernel must be sums of products without brackets; got {text!r}. Write 'rbf*linear+rbf*periodic' for "
+                "rbf*(linear+periodic)."
+            )
+        if factor not in names("kernel"):
+            raise unknown_name("kernel", factor, names("kernel"))
+    return terms
 
 
 def options() -> dict[str, Option]:
@@ -286,8 +315,10 @@ def _require_free(kind: Kind, name: str) -> None:
     """Check that a name does not mean something else."""
     words = _RESERVED.get(kind, ())
     variant = kind == "model" and (name.startswith("dk-") or name.endswith("-lvm") or "+" in name)
+    variant = variant or (kind == "kernel" and bool(set(name) & set("+*() ")))
     if not name or name in words or variant:
-        rules = [f"not {' or '.join(words)}"] * bool(words) + ["without dk-, -lvm and +"] * (kind == "model")
+        signs = {"model": "without dk-, -lvm and +", "kernel": "without +, *, brackets and spaces"}
+        rules = [f"not {' or '.join(words)}"] * bool(words) + [rule for of, rule in signs.items() if of == kind]
         rule = ", ".join(["of its own", *rules])
         raise ConfigError(f"A {kind} must have a name {rule}; got {name!r}. Choose another.")
 

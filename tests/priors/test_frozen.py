@@ -19,8 +19,8 @@ from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
 from mogul.models.inputs import Observed
 from mogul.models.model import Model
 from mogul.priors import IndependentGPs, randomise
-from mogul.priors._frozen import FrozenAny, FrozenGPs, FrozenRBF, FrozenWarp, freeze_kernel
-from mogul.priors.kernels import DeepKernel, rbf
+from mogul.priors._frozen import FrozenAny, FrozenGPs, FrozenRadial, FrozenRBF, FrozenWarp, freeze_kernel
+from mogul.priors.kernels import DeepKernel, kernel_by_name, rbf
 
 
 class TestKernels:
@@ -34,9 +34,12 @@ class TestKernels:
         gpytorch.kernels.RBFKernel(active_dims=(0, 2)),
         DeepKernel(gpytorch.kernels.MaternKernel(), NUM_INPUTS, torch.Generator().manual_seed(0)),
         gpytorch.kernels.LinearKernel(),
+        *(kernel_by_name(name, NUM_INPUTS, 2) for name in ("matern32", "matern52", "rq", "periodic")),
+        kernel_by_name("rbf*linear+matern32", NUM_INPUTS, 2),
     )
+    ROUGH = kernel_by_name("matern12", NUM_INPUTS, 2)  # without slopes at inducing points
 
-    @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
+    @pytest.mark.parametrize("kernel", [*KERNELS, ROUGH], ids=lambda kernel: type(kernel).__name__)
     def test_a_frozen_kernel_equals_the_kernel(self, kernel):
         kernel, z, x = copy.deepcopy(kernel).double(), points(), points(num_points=2) + 3
         frozen = freeze_kernel(kernel, z)
@@ -46,7 +49,8 @@ class TestKernels:
         torch.testing.assert_close(frozen.variance(x).expand_as(variance), variance)
 
     @pytest.mark.parametrize(
-        ("kernel", "kind"), [(KERNELS[0], FrozenRBF), (KERNELS[2], FrozenWarp), (KERNELS[3], FrozenAny)]
+        ("kernel", "kind"),
+        [(KERNELS[0], FrozenRBF), (KERNELS[2], FrozenWarp), (KERNELS[3], FrozenAny), (KERNELS[7], FrozenRadial)],
     )
     def test_each_kind_takes_its_way(self, kernel, kind):
         assert isinstance(freeze_kernel(copy.deepcopy(kernel).double(), points()), kind)

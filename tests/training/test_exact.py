@@ -14,8 +14,9 @@ from mogul import Dataset, TrainingConfig, fit
 from mogul.core.moments import Marginals
 from mogul.objective import Analytic, Elbo
 from mogul.priors import IndependentGPs, rbf
-from mogul.training import exact
-from mogul.training.exact import ExactGP, _Evidence, _Solved, _theta, fit_exact_gp, leave_one_out
+from mogul.training import evidence as priors
+from mogul.training.evidence import Evidence, ExactGP, _Solved, theta_of
+from mogul.training.exact import fit_exact_gp, leave_one_out
 from mogul.training.exact_start import spread_out
 from mogul.training.noise import alternate, precision_of
 from mogul.training.part_starts import closed_form, widen_posterior
@@ -51,19 +52,19 @@ def known_gp(gp: ExactGP, x: np.ndarray, y: np.ndarray, relative: np.ndarray | f
     return GaussianProcessRegressor(known_kernel(gp), alpha=gp.noise_var * relative, optimizer=None).fit(x, y)
 
 
-def log_prior(evidence: _Evidence, theta: np.ndarray) -> float:
+def log_prior(evidence: Evidence, theta: np.ndarray) -> float:
     """By scipy: lengthscales share one of four levels or are irrelevant; other densities are over those at modes."""
     num_inputs = len(theta) - 3
     root, own = 0.5 * np.log(num_inputs), theta[:num_inputs]
-    edge = exact._IRRELEVANT_FROM + root
-    irrelevant = stats.logistic.cdf(own, edge, exact._EDGE) * exact._FALL * np.exp(-exact._FALL * (own - edge))
-    levels = [exact._LENGTHSCALE[0] - step + root for step in range(4)]
-    each = [0.5 * (stats.hypsecant.pdf(own, mode, exact._LENGTHSCALE[1]) + irrelevant) for mode in levels]
+    edge = priors._IRRELEVANT_FROM + root
+    irrelevant = stats.logistic.cdf(own, edge, priors._EDGE) * priors._FALL * np.exp(-priors._FALL * (own - edge))
+    levels = [priors._LENGTHSCALE[0] - step + root for step in range(4)]
+    each = [0.5 * (stats.hypsecant.pdf(own, mode, priors._LENGTHSCALE[1]) + irrelevant) for mode in levels]
     result = logsumexp([np.log(density).sum() for density in each]) - np.log(4)
     result += stats.norm.logpdf(theta[-3], 0, 10) - stats.norm.logpdf(0, 0, 10)
     if evidence.plane:
         result += stats.norm.logpdf(theta[-2], -np.log(num_inputs), 1) - stats.norm.logpdf(0, 0, 1)
-    result += stats.hypsecant.logpdf(theta[-1], *exact._NOISE) - stats.hypsecant.logpdf(0, 0, exact._NOISE[1])
+    result += stats.hypsecant.logpdf(theta[-1], *priors._NOISE) - stats.hypsecant.logpdf(0, 0, priors._NOISE[1])
     return float(result)
 
 
@@ -72,15 +73,15 @@ def log_prior(evidence: _Evidence, theta: np.ndarray) -> float:
 def test_evidence_and_its_gradient_are_scikit_learns(plane: bool, num_inputs: int) -> None:
     x, y, _ = rows(num_inputs)
     gp = some_gp(num_inputs, plane=plane)
-    evidence, theta = _Evidence(x, y, np.ones(NUM_ROWS), plane=plane), _theta(gp)
+    evidence, theta = Evidence(x, y, np.ones(NUM_ROWS), plane=plane), theta_of(gp)
     noisy = known_kernel(gp) + WhiteKernel(gp.noise_var)
     known = GaussianProcessRegressor(noisy, alpha=0.0, optimizer=None).fit(x, y)
     expected, slope = known.log_marginal_likelihood(known.kernel_.theta, eval_gradient=True)
     assert evidence.value(theta) == pytest.approx(expected + log_prior(evidence, theta), abs=1e-9)
-    covariance, kernel = evidence._covariance(theta)
-    solved = _Solved.of(covariance, kernel, y)
+    covariance, *parts = evidence._covariance(theta)
+    solved = _Solved.of(covariance, y)
     assert solved is not None
-    own = evidence._gradient(theta, kernel, solved)
+    own = evidence._gradient(theta, *parts, solved)
     places = [num_inputs, *range(num_inputs), *([num_inputs + 1] if plane else []), num_inputs + 2]
     np.testing.assert_allclose(own[places], slope, rtol=1e-8, atol=1e-9)
     assert plane or own[num_inputs + 1] == 0
@@ -91,7 +92,7 @@ def test_evidence_and_its_gradient_are_scikit_learns(plane: bool, num_inputs: in
 def test_the_gradient_with_priors_and_noise_of_each_row_is_that_of_differences(plane: bool, num_inputs: int) -> None:
     x, y, relative = rows(num_inputs)
     gp = some_gp(num_inputs, plane=plane)
-    evidence, theta = _Evidence(x, y, relative, plane=plane), _theta(gp)
+    evidence, theta = Evidence(x, y, relative, plane=plane), theta_of(gp)
     loss, slope = evidence._loss(theta)
     known = known_gp(gp, x, y, relative).log_marginal_likelihood_value_
     assert -loss == pytest.approx(known + log_prior(evidence, theta), abs=1e-9)
@@ -128,7 +129,7 @@ def test_hyperparameters_cost_variance_that_many_rows_take_away(num_inputs: int)
     factors = []
     for num_rows in (10, 40, 400):
         x, y, _ = rows(num_inputs, num_rows)
-        evidence = _Evidence(x, y, np.ones(num_rows), plane=False)
+        evidence = Evidence(x, y, np.ones(num_rows), plane=False)
         theta, _ = evidence.climb(evidence.start(1.0, 0.1), 60)
         factors.append(evidence.inflation(theta, 1.0))
     assert factors[0] > factors[1] > factors[2] >= 1
@@ -139,7 +140,7 @@ def test_hyperparameters_cost_variance_that_many_rows_take_away(num_inputs: int)
 def test_the_variance_that_hyperparameters_add_is_that_of_draws_near_the_maximum() -> None:
     """θ from the Normal whose precision is minus the Hessian of the evidence, by second differences of its values."""
     x, y, _ = rows(1, 60)
-    evidence = _Evidence(x, y, np.ones(60), plane=False)
+    evidence = Evidence(x, y, np.ones(60), plane=False)
     theta, _ = evidence.climb(evidence.start(1.0, 0.1), 200)
     learnt = np.flatnonzero(evidence.learnt)
     steps = 1e-2 * np.eye(len(theta))[learnt]
@@ -167,7 +168,7 @@ def test_the_variance_that_hyperparameters_add_is_that_of_draws_near_the_maximum
 def test_the_mean_of_the_evidence_is_scikit_learns(plane: bool) -> None:
     x, y, relative = rows(3)
     gp, far = some_gp(3, plane=plane), np.random.default_rng(1).standard_normal((20, 3))
-    own = _Evidence(x, y, relative, plane=plane).mean(_theta(gp), far)
+    own = Evidence(x, y, relative, plane=plane).mean(theta_of(gp), far)
     np.testing.assert_allclose(own, known_gp(gp, x, y, relative).predict(far), atol=1e-8)
 
 
@@ -183,7 +184,7 @@ def test_what_is_not_known_of_hyperparameters_is_added_to_q_of_u() -> None:
 def test_the_result_has_that_variance(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y, _ = rows(2)
     found = fit_exact_gp(x, y, np.random.default_rng(0))
-    monkeypatch.setattr(_Evidence, "inflation", lambda *_: 1.0)
+    monkeypatch.setattr(Evidence, "inflation", lambda *_: 1.0)
     plain = fit_exact_gp(x, y, np.random.default_rng(0))
     factor = found.noise_var / plain.noise_var
     assert factor > 1.01
@@ -212,9 +213,9 @@ def test_bands_of_few_rows_hold_what_they_should() -> None:
 def test_no_hyperparameters_near_those_found_have_a_larger_evidence(plane: bool) -> None:
     x, y, _ = rows(2, 80)
     search = fit_exact_gp(x, y, np.random.default_rng(0), plane=plane)
-    evidence = _Evidence(x, y, np.ones(80), plane=plane)
+    evidence = Evidence(x, y, np.ones(80), plane=plane)
     rng = np.random.default_rng(1)
-    others = [_theta(search) + 0.5 * rng.standard_normal(5) for _ in range(200)]
+    others = [theta_of(search) + 0.5 * rng.standard_normal(5) for _ in range(200)]
     assert search.log_evidence > max(evidence.value(theta) for theta in others)
 
 

@@ -44,7 +44,7 @@ def once() -> Any:
     fitted: dict[tuple[float, bool, bool], ExactStart] = {}
     of = ExactStart.of
 
-    def known(batch: Any, seed: int, *, plane: bool, robust: bool = True) -> ExactStart:
+    def known(batch: Any, seed: int, *, plane: bool, robust: bool = True, **unused: Any) -> ExactStart:
         key = float(batch.y.sum()), plane, robust
         if key not in fitted:
             fitted[key] = of(batch, seed, plane=plane, robust=robust)

@@ -16,6 +16,7 @@ from mogul.cli.options import (
     Inputs,
     Jobs,
     Json,
+    KernelName,
     Long,
     Missing,
     MissingInputs,
@@ -37,6 +38,7 @@ from mogul.cli.options import (
     print_json,
     reading_of,
     require_csv,
+    require_kernel,
     require_least,
     require_new_file,
     require_seed,
@@ -98,6 +100,7 @@ def fit(
     ] = None,
     out: Annotated[Path, typer.Option(help="Model file to write.")] = Path("model.mogul"),
     noise: Noise = None,
+    kernel: KernelName = None,
     mean: Annotated[
         str | None,
         typer.Option(
@@ -176,6 +179,7 @@ def fit(
     given = None if inputs is None else listed(inputs, "--inputs")
     if model is not None:
         require_model(model)
+    of_kernel = require_kernel(kernel)
     settings = training_settings(epochs=epochs, num_starts=restarts, precision=precision)
     sizes = training_settings(num_inducing=inducing)
     require_seed(seed)
@@ -199,7 +203,7 @@ def fit(
         seed=seed,
         mean=require_mean(mean),
         transform=transform_by_output(transform),
-        options=sizes if noise is None else {**sizes, "noise": noise},
+        options={**sizes, **of_kernel, **({} if noise is None else {"noise": noise})},
         settings={**settings, "objective": require_objective(objective)},
         calibrate=calibrate,
         saving=Saving(None, checkpoint),
@@ -335,6 +339,7 @@ def compare(
         str | None,
         typer.Option(help="Column of labels, such as runs or days: whole groups are held out together."),
     ] = None,
+    kernel: KernelName = None,
     objective: Objective = "elbo",
     noise: Noise = None,
     long: Long = None,
@@ -366,6 +371,7 @@ def compare(
     wanted = None if targets is None else listed(targets, "--targets")
     given = None if inputs is None else listed(inputs, "--inputs")
     chosen = _observed(listed(models, "--models"))
+    of_kernel = require_kernel(kernel)
     require_least("--folds", folds, 2)
     settings = training_settings(epochs=epochs, num_starts=restarts, precision=precision)
     sizes = training_settings(num_inducing=inducing)
@@ -391,7 +397,7 @@ def compare(
 
     request = FitRequest(
         seed=seed,
-        options=sizes if noise is None else {**sizes, "noise": noise},
+        options={**sizes, **of_kernel, **({} if noise is None else {"noise": noise})},
         settings={**settings, "objective": require_objective(objective)},
     )
     result = compare_file(data, wanted, given, chosen, folds, request, say, groups, others, reading)

@@ -35,6 +35,7 @@ class Comparison:
     missing_share: float
     num_folds: int
     groups: str | None
+    kernel: str | None
     objective: ObjectiveName
     epochs: int | None
     seed: int
@@ -78,6 +79,7 @@ def compare_file(
         missing_share=data.num_missing / data.y.size,
         num_folds=num_folds,
         groups=groups,
+        kernel=request.options.get("kernel"),
         objective=request.objective,
         epochs=request.settings.get("epochs"),
         seed=request.seed,
@@ -117,6 +119,7 @@ def page(comparison: Comparison) -> str:
         "Inputs": ", ".join(comparison.input_names),
         "Outputs": f"{', '.join(comparison.output_names)} ({comparison.missing_share:.1%} missing)",
         "Splits": _splits(comparison),
+        **({} if comparison.kernel is None else {"Kernel": comparison.kernel}),
         "Training": f"{trained}, objective {comparison.objective}; mogul {version('mogul')}",
     }
     template = Template(files("mogul.cli").joinpath("comparison.html").read_text(encoding="utf-8"))

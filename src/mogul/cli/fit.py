@@ -14,6 +14,7 @@ from mogul.cli.words import (
     counted,
     epochs_words,
     floor_words,
+    kernels_words,
     named,
     noise_words,
     objective_words,
@@ -73,6 +74,7 @@ class FitSummary:
     """The fitted model, its training and its file.
 
     `num_calibrated` is the number of calibration groups, or rows without groups. `groups` is the column of labels.
+    `kernel` is the kernel's name where one was given or chosen, and `kernels` has the log evidence of those tried.
     `noise_floor` is the least standard deviation of the noise, as a share of an output's scale. `noise_factors` is the
     number of factors of correlated noise: 0 without correlation. `encoding` says what became of inputs that are not
     just numbers, `reading` are the options about the table. `noise_by_objective` tells whether the objective, and not
@@ -92,6 +94,8 @@ class FitSummary:
     missing_share: float
     courses: list[Course]
     transforms: dict[str, str]
+    kernel: str | None
+    kernels: dict[str, float] | None
     noise: str
     noise_factors: int
     noise_floor: float
@@ -241,6 +245,8 @@ def _summary(
         missing_share=data.num_missing / data.y.size,
         courses=[_course(each) for each in fitted.single_models],
         transforms=fitted.transforms,
+        kernel=fitted.kernel_name,
+        kernels=fitted.history.kernels,
         noise=fitted.noise_name,
         noise_factors=fitted.noise_factors,
         noise_floor=fitted.noise_floor,
@@ -283,6 +289,7 @@ def fit_lines(summary: FitSummary, modules: Sequence[str] = ()) -> list[str]:
         f"Outputs  {counted(summary.output_names)} ({missing})",
         *([f"Transform {transforms_words(summary.transforms)}"] if summary.transforms else []),
         *_model(summary),
+        *_kernel(summary),
         f"Noise    {noise_words(summary.noise, summary.noise_factors)}, {floor_words(summary.noise_floor)}",
         *_why_noise(summary),
         *_held_out(summary),
@@ -302,6 +309,14 @@ def _model(summary: FitSummary) -> list[str]:
         return [f"Model    {_course_words(summary.courses[0], summary.objective)}, {seconds_words(summary.seconds)}"]
     whole = f"Model    a mixture of {len(summary.courses)}, {seconds_words(summary.seconds)}"
     return [whole, *(f"         {_course_words(course, summary.objective)}" for course in summary.courses)]
+
+
+def _kernel(summary: FitSummary) -> list[str]:
+    """One line where a kernel was given or chosen."""
+    if summary.kernel is None:
+        return []
+    words = summary.kernel if summary.kernels is None else kernels_words(summary.kernel, summary.kernels)
+    return [f"Kernel   {words}"]
 
 
 def _course_words(course: Course, objective: ObjectiveName) -> str:
@@ -347,5 +362,6 @@ def _next(summary: FitSummary, modules: Sequence[str]) -> list[str]:
         inputs = shlex.quote(as_list(summary.input_names))
         groups = "" if summary.groups is None else f" --groups {shlex.quote(summary.groups)}"
         columns = f"--inputs {inputs} --targets {targets}{groups}{summary.reading}"
-        lines.append(f"         mogul compare {source} {columns} --models {summary.model}{imports}")
+        kernel = "" if summary.kernel is None else f" --kernel {shlex.quote(summary.kernel)}"
+        lines.append(f"         mogul compare {source} {columns} --models {summary.model}{kernel}{imports}")
     return lines

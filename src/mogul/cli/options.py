@@ -25,6 +25,14 @@ def complete_model(incomplete: str) -> list[str]:
     return [name for name in [*names(), AUTO] if name.startswith(incomplete)]
 
 
+def complete_kernel(incomplete: str) -> list[str]:
+    """Completion after the last + or * of a kernel."""
+    place = max(incomplete.rfind("+"), incomplete.rfind("*")) + 1
+    before, last = incomplete[:place], incomplete[place:]
+    known = [*registry.names("kernel"), *([] if before else [AUTO])]
+    return [before + name for name in known if name.startswith(last)]
+
+
 def complete_models(incomplete: str) -> list[str]:
     """Completion after the last comma of a list."""
     before, comma, last = incomplete.rpartition(",")
@@ -90,6 +98,15 @@ ModelInputs = Annotated[
 ModelTargets = Annotated[
     str | None, typer.Option("--targets", help="Columns of the truth, in the model's order; else by its own names.")
 ]
+KernelName = Annotated[
+    str | None,
+    typer.Option(
+        "--kernel",
+        help=f"Kernel of the GPs: {', '.join(registry.names('kernel'))}; sums and products of them, rbf+periodic or "
+        "rbf*linear; or auto for the largest evidence of exact GPs with rbf, matern52 and matern32. By default rbf.",
+        autocompletion=complete_kernel,
+    ),
+]
 Objective = Annotated[
     str,
     typer.Option(
@@ -128,6 +145,13 @@ def import_parts(imports: list[str] | None) -> list[str]:
                 f"{error}. Give its name without .py, in the folder of its file."
             ) from error
     return list(names)
+
+
+def require_kernel(kernel: str | None) -> dict[str, str]:
+    """The option of this kernel, its names checked, if one was given."""
+    if kernel is not None and kernel != AUTO:
+        registry.kernel_terms(kernel)
+    return {} if kernel is None else {"kernel": kernel}
 
 
 def levels(text: str | None) -> list[float]:

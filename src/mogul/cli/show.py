@@ -15,6 +15,7 @@ from mogul.cli.words import (
     choice_line,
     counted,
     epochs_words,
+    kernels_words,
     named,
     objective_words,
     regressed_words,
@@ -71,6 +72,7 @@ class ModelCard:
     choice: dict[str, Any] | None
     calibration: dict[str, int] | None
     transforms: dict[str, str]
+    kernels: dict[str, float] | None
     noise_factors: int
     versions: dict[str, str]
 
@@ -112,6 +114,7 @@ def _card(path: Path, header: dict[str, Any]) -> ModelCard:
         choice=_choice(choice_of_today(header.get("choice"), str(header["model"]))),
         calibration=_calibration(path),
         transforms=_transforms(header),
+        kernels=_kernels(header["history"].get("kernels")),
         noise_factors=_noise_factors(path),
         versions={str(name): str(version) for name, version in header["versions"].items()},
     )
@@ -173,6 +176,11 @@ def _encoding_words(columns: dict[str, str]) -> list[str]:
     return [f"{named([name for name, own in columns.items() if own == kind])}: {kind}" for kind in kinds]
 
 
+def _kernels(plain: dict[str, Any] | None) -> dict[str, float] | None:
+    """The log evidence of each kernel that was tried."""
+    return None if plain is None else {str(name): float(value) for name, value in plain.items()}
+
+
 def _noise_factors(path: Path) -> int:
     """The number of factors of correlated noise; 0 without correlation."""
     with safe_open(path, "numpy") as tensors:
@@ -210,6 +218,7 @@ def card_lines(card: ModelCard) -> list[tuple[str, str]]:
     return [
         ("model", f"{card.model}{mixed}, {card.kind} inputs, {card.precision}"),
         *_labelled("options", dict.fromkeys(_options(member, card) for member in card.members)),
+        *([] if card.kernels is None else [("kernel", kernels_words(_kernel(card), card.kernels))]),
         *([("noise", f"correlated across outputs ({_factors(card.noise_factors)})")] if card.noise_factors else []),
         ("inputs", counted(list(card.input_columns) or card.input_names)),
         *_labelled("encoding", _encoding_words(card.input_columns)),
@@ -221,6 +230,10 @@ def card_lines(card: ModelCard) -> list[tuple[str, str]]:
         ("file", f"format {card.format}, {card.num_bytes:,} bytes, seal intact"),
         ("written with", ", ".join(f"{name} {version}" for name, version in card.versions.items())),
     ]
+
+
+def _kernel(card: ModelCard) -> str:
+    return str(card.members[0].options.get("kernel"))
 
 
 def _labelled(label: str, values: Iterable[str]) -> list[tuple[str, str]]:

@@ -52,6 +52,17 @@ def regressed_words(outputs: Sequence[str]) -> str:
     return f", with trees under {shown}" if outputs else ""
 
 
+def kernels_words(kernel: str, tried: Mapping[str, float]) -> str:
+    """The kernel that evidence chose, and that of each tried.
+
+    >>> kernels_words("matern52", {"rbf": -3.25, "matern52": -1.0})
+    'matern52, by log evidence of exact GPs: rbf -3.2, matern52 -1.0'
+    """
+    return (
+        f"{kernel}, by log evidence of exact GPs: {', '.join(f'{name} {value:.1f}' for name, value in tried.items())}"
+    )
+
+
 def epochs_words(count: int) -> str:
     """The number of epochs as text.
 

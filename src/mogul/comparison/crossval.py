@@ -223,7 +223,9 @@ def _trial(label: str, train: Dataset, test: Dataset, request: FitRequest) -> Tr
         fitted = replace(request, model=label).fit(train)
         if fitted.history.interrupted:
             raise KeyboardInterrupt  # a model half trained is not to be compared
-        chosen = None if fitted.choice is None else fitted.choice.chosen.words
+        words = [] if fitted.choice is None else [fitted.choice.chosen.words]
+        words += [] if fitted.history.kernels is None else [f"the kernel {fitted.kernel_name}"]
+        chosen = " and ".join(words) or None
         parts = fitted.predict_parts(test, FEW_OUTER * NUM_INNER, request.seed)
     seconds = time.perf_counter() - started
     result = row_scores(parts, Scaling.of(train).outputs)

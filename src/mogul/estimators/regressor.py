@@ -57,7 +57,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
 
     Up to 2,500 rows each output has an exact GP with a linear mean, with hyperparameters of the largest evidence, and
     the default is a mogp with a latent GP for each output, in closed form. Other models start there and are trained by
-    300 more steps of Adam, or 60 where their mixing is a net. With more rows, and with your own kernel, starts are
+    300 more steps of Adam, or 60 where their mixing is a net. With more rows, and with a GPyTorch kernel, starts are
     random and training uses minibatches. Arguments about steps (epochs, batch_size, learning_rate,
     num_starts, num_kept) have no effect where none are taken, and a warning says so.
 
@@ -95,6 +95,9 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             residuals of exact GPs choose: constant, student-t, gp or gp-student-t, correlated across outputs where
             residuals are; with more than 2,500 rows gp or gp-student-t. "auto" tries gp, constant and student-t on
             validation rows, as the model's "auto" tries models.
+        kernel: of the latent GPs: "rbf" (the default), "matern12", "matern32", "matern52", "rq", "periodic", "linear",
+            sums and products such as "rbf+periodic" or "rbf*linear", a name of `mogul.register_kernel`, or any GPyTorch
+            kernel. "auto" chooses among rbf, matern52 and matern32 by the log evidence of exact GPs.
         options: further options of `mogul.models.build`, by name.
         calibrate: share of the rows, or of the groups, that is set aside at random and not trained on, 0.2 for example.
             Predictive spreads are calibrated on these rows, and `predict_interval` is available.
@@ -122,7 +125,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
     """
 
     _training = (*TRAINING, "num_kept", "objective")
-    _building = (*BUILDING, "noise")
+    _building = (*BUILDING, "noise", "kernel")
     choice_: Choice | None
 
     def __init__(
@@ -145,6 +148,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         num_inducing: int | None = None,
         nonlinearity: str | Nonlinearity | None = None,
         noise: str | None = None,
+        kernel: Any = None,
         options: dict[str, Any] | None = None,
         calibrate: float | None = None,
         categories: Sequence[str] = (),
@@ -169,6 +173,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         self.num_inducing = num_inducing
         self.nonlinearity = nonlinearity
         self.noise = noise
+        self.kernel = kernel
         self.options = options
         self.calibrate = calibrate
         self.categories = categories

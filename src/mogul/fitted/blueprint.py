@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mogul import models, registry
 from mogul.config import Precision, TrainingConfig
+from mogul.core.radial import radial_of
 from mogul.errors import FileError
 from mogul.heads import NoiseCorrelation
 from mogul.means.linear import LinearOutputMean, OutputMean
@@ -92,7 +93,7 @@ def rebuilt(blueprint: Blueprint, state: dict[str, Tensor], layouts: Layouts) ->
     _require_covered(sizes, num_rows, blueprint, state)
     rows = torch.arange(num_rows, dtype=_DTYPES[blueprint.precision]) / num_rows
     stand_in = rows.unsqueeze(-1).repeat(1, blueprint.num_inputs)
-    options = {**blueprint.options, **sizes, "output_mean": _output_mean(state, blueprint.num_inputs)}
+    options = {**blueprint.options, **sizes, "output_mean": _output_mean(state, blueprint)}
     model = models.build(blueprint.model, stand_in, blueprint.num_outputs, torch.Generator().manual_seed(0), **options)
     if name.latent:
         model.inputs = Latent(state["inputs.mean"])
@@ -149,24 +150,28 @@ def _correlation(loadings: Tensor, num_outputs: int) -> NoiseCorrelation:
     return NoiseCorrelation(loadings)
 
 
-def _output_mean(state: dict[str, Tensor], num_inputs: int) -> OutputMean | None:
+def _output_mean(state: dict[str, Tensor], blueprint: Blueprint) -> OutputMean | None:
+    kernel = radial_of(blueprint.options.get("kernel")).name
     if any(name.startswith("mean.parts.") for name in state):
-        return RegressorMean.stored(state, num_inputs, _linear_mean(state, "mean.base."))
-    return _linear_mean(state, "mean.")
+        return RegressorMean.stored(state, blueprint.num_inputs, _linear_mean(state, "mean.base.", kernel))
+    return _linear_mean(state, "mean.", kernel)
 
 
-def _linear_mean(state: dict[str, Tensor], prefix: str) -> LinearOutputMean | None:
+def _linear_mean(state: dict[str, Tensor], prefix: str, kernel: str) -> LinearOutputMean | None:
     if f"{prefix}weights" not in state:
         return None
     weights, bias, scale = (state[f"{prefix}{name}"] for name in ("weights", "bias", "scale"))
-    return LinearOutputMean(weights, bias, scale, _plane_uncertainty(state, f"{prefix}uncertainty."))
+    return LinearOutputMean(weights, bias, scale, _plane_uncertainty(state, f"{prefix}uncertainty.", kernel))
 
 
-def _plane_uncertainty(state: dict[str, Tensor], prefix: str) -> PlaneUncertainty | None:
-    """Uncertainty of the linear mean as stored in the file; None in older files."""
+def _plane_uncertainty(state: dict[str, Tensor], prefix: str, kernel: str) -> PlaneUncertainty | None:
+    """Uncertainty of the linear mean as stored in the file, under GPs with this kernel; None in older files."""
     if f"{prefix}root" not in state:
         return None
-    return PlaneUncertainty(*(state[f"{prefix}{part}"] for part in ("rows", "lengthscale", "coefficients", "root")))
+    rows, lengthscale, coefficients, root = (
+        state[f"{prefix}{part}"] for part in ("rows", "lengthscale", "coefficients", "root")
+    )
+    return PlaneUncertainty(rows, lengthscale, coefficients, root, state.get(f"{prefix}shape"), kernel)
 
 
 def _laid_out(tensor: Tensor, order: list[int] | None) -> Tensor:

@@ -39,7 +39,7 @@ Header = dict[str, Any]
 
 _MODEL, _KNOWN_Y, _KNOWN_OBSERVED = "model.", "training.y", "training.observed"
 _MEMBER, _CALIBRATION = "member", "calibration."
-_OF_A_TRAINING = ("held_out", "interrupted", "num_rows", "kept_epochs", "retrained")
+_OF_A_TRAINING = ("held_out", "interrupted", "num_rows", "kept_epochs", "retrained", "kernels")
 _REGISTERED = (*get_args(Kind), "option")  # what a module of a user's may have added
 _PACKAGES = ("mogul", "torch", "gpytorch", "linear_operator", "numpy", "scikit-learn", "safetensors")
 

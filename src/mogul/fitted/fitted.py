@@ -355,6 +355,12 @@ class Fitted:
         return [self.output_names[place] for place in self.model.mean.outputs]
 
     @property
+    def kernel_name(self) -> str | None:
+        """The kernel's name where one was given or chosen; a kernel of the user's own has none."""
+        kernel = None if self.blueprint is None else self.blueprint.options.get("kernel")
+        return kernel if isinstance(kernel, str) else None
+
+    @property
     def noise_factors(self) -> int:
         """Number of shared factors of the outputs' noise; 0 if it is independent or of the kind low-rank."""
         return 0 if self.model.head.correlation is None else self.model.head.correlation.rank

@@ -34,6 +34,7 @@ class History:
     is the number of epochs up to it; both are None without validation rows. `retrained` tells whether the model was
     then trained on all rows; the records are of that training. `interrupted` tells whether Ctrl-C ended training.
     `num_rows` is the number of training rows, over which the terms of an epoch are totals; None in older files.
+    `kernels` has the log evidence of each kernel that kernel="auto" tried; None where the kernel was given.
     """
 
     records: tuple[EpochRecord, ...]
@@ -43,6 +44,7 @@ class History:
     num_rows: int | None = None
     kept_epochs: int | None = None
     retrained: bool = False
+    kernels: dict[str, float] | None = None
 
     def frame(self) -> pd.DataFrame:
         """One row per epoch and start."""

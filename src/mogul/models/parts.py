@@ -20,7 +20,7 @@ from mogul.errors import ConfigError, require_positive, unknown_name
 from mogul.heads import BayesianMixing, CorrelatedMixing, Features, GPMixing, Head, Identity, Mixing, NetMixing, Neural
 from mogul.heads.noise import Noise
 from mogul.means.linear import OutputMean
-from mogul.models.families import FAMILIES, FROM_RESIDUALS, Name
+from mogul.models.families import AUTO, FAMILIES, FROM_RESIDUALS, Name
 from mogul.models.inputs import Inputs, Latent, Observed
 from mogul.models.model import Model
 from mogul.nonlinearities import Nonlinearity
@@ -64,6 +64,13 @@ def _first_layer(tensors: _Tensors) -> tuple[int, int] | tuple[None, None]:
 def _check_nonlinearity(name: str, value: object) -> None:
     if not isinstance(value, Nonlinearity):
         nonlinearities.by_name(value)
+
+
+def _check_kernel(name: str, value: object) -> None:
+    if value == AUTO:
+        raise ConfigError("kernel='auto' is chosen by mogul.fit, by evidence; a model is built with one. Name it.")
+    if isinstance(value, str):
+        registry.kernel_terms(value)
 
 
 def _check_noise(name: str, value: object) -> None:
@@ -154,9 +161,12 @@ class Parts:
 
     @declare(
         kernel=Option(
-            "The name of a registered kernel, or any GPyTorch kernel on standardised inputs, with its priors and "
-            "constraints, in place of the RBF of the latent GPs: of batch shape (L,), or () to share one among them. "
-            "Further layers of a deep model, and gprn's mixing GPs, keep their own."
+            "The name of a registered kernel, names with + and * between them, or any GPyTorch kernel on standardised "
+            "inputs, with its priors and constraints, in place of the RBF of the latent GPs: of batch shape (L,), or "
+            "() to share one among them. Further layers of a deep model, and gprn's mixing GPs, keep their own. "
+            "`mogul.fit` also takes 'auto'.",
+            None,
+            _check_kernel,
         )
     )
     def latent_kernel(self, num_latents: int) -> Kernel:

@@ -1,7 +1,7 @@
 """Processes over functions: sparse variational GPs, shallow and deep."""
 
 from mogul.priors.deep import DeepGPs, Sites
-from mogul.priors.kernels import DeepKernel, ScaledRBF, kernel_by_name, own_kernel, rbf
+from mogul.priors.kernels import DeepKernel, ScaledPeriodic, ScaledRadial, ScaledRBF, kernel_by_name, own_kernel, rbf
 from mogul.priors.means import ConstantMean, LinearMean, Mean, mean_by_name, principal_directions
 from mogul.priors.solvers import CIQ, Cholesky, Solver, with_more_jitter
 from mogul.priors.sparse import IndependentGPs, Prior, kmeans, randomise
@@ -16,7 +16,9 @@ __all__ = [
     "LinearMean",
     "Mean",
     "Prior",
+    "ScaledPeriodic",
     "ScaledRBF",
+    "ScaledRadial",
     "Sites",
     "Solver",
     "kernel_by_name",

@@ -11,9 +11,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mogul.core.moments import Marginals, standard_normal
+from mogul.core.radial import RADIALS
 from mogul.priors._fused import blocks
 from mogul.priors.deep import DeepGPs
-from mogul.priors.kernels import DeepKernel, ScaledRBF
+from mogul.priors.kernels import DeepKernel, ScaledRadial, ScaledRBF
 from mogul.priors.solvers import Solver
 from mogul.priors.sparse import IndependentGPs
 
@@ -93,6 +94,51 @@ class FrozenRBF(nn.Module):
         return self.scale
 
 
+class FrozenRadial(nn.Module):
+    """s k(‖(x − z)/ℓ‖²) for fixed z, s and ℓ: a radial function of one matrix product with (x, x²).
+
+    Example:
+        >>> from mogul.priors.kernels import matern32
+        >>> FrozenRadial(matern32(3, 2), torch.randn(5, 3))(torch.zeros(4, 3)).shape
+        torch.Size([2, 4, 5])
+    """
+
+    center: Tensor
+    slopes: Tensor
+    offsets: Tensor
+    scale: Tensor
+    exponent: Tensor | None
+
+    def __init__(self, kernel: ScaledRadial, points: Float[Tensor, "*K M D"]) -> None:
+        super().__init__()
+        num_inputs = points.shape[-1]
+        center = points.reshape(-1, num_inputs).mean(0)
+        weights = kernel.base_kernel.lengthscale.detach().pow(-2)
+        near = points - center
+        linear = weights * near
+        offsets = (linear * near).sum(-1)
+        slopes = torch.cat([-2 * linear, weights.expand_as(linear)], dim=-1)
+        self.family = kernel.family
+        self.shape = len(offsets) if offsets.dim() == 2 else 1, offsets.shape[-1]
+        self.register_buffer("center", center)
+        self.register_buffer("slopes", slopes.reshape(-1, 2 * num_inputs).T.contiguous())
+        self.register_buffer("offsets", offsets.reshape(-1))
+        self.register_buffer("scale", kernel.outputscale.detach().reshape(-1, 1))
+        self.register_buffer("exponent", None if kernel.shape is None else kernel.shape.detach().reshape(-1, 1, 1))
+
+    def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "K N M"]:
+        """One product for all kernels and points."""
+        near = x - self.center
+        square = torch.addmm(self.offsets, torch.cat([near, near.square()], dim=-1), self.slopes).clamp_(min=0)
+        square = square.view(x.shape[0], *self.shape).transpose(0, 1)
+        value: Tensor = RADIALS[self.family].value(square, self.exponent)
+        return value * self.scale.unsqueeze(-1)
+
+    def variance(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "K 1"]:
+        """s."""
+        return self.scale
+
+
 class FrozenWarp(nn.Module):
     """A deep kernel, with the inducing points warped once."""
 
@@ -140,6 +186,8 @@ def freeze_kernel(kernel: Kernel, points: Float[Tensor, "*K M D"]) -> FrozenKern
     """The kernel between these points and others, by the fastest implementation for its type."""
     if kernel.active_dims is None and isinstance(kernel, ScaledRBF):
         return FrozenRBF(kernel, points)
+    if kernel.active_dims is None and isinstance(kernel, ScaledRadial):
+        return FrozenRadial(kernel, points)
     if kernel.active_dims is None and isinstance(kernel, DeepKernel):
         return FrozenWarp(kernel, points)
     return FrozenAny(kernel, points)

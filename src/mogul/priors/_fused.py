@@ -14,6 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from mogul.core.radial import Radial
+
 
 def scaled_rbf(
     x1: Float[Tensor, "*S M D"],
@@ -54,25 +56,94 @@ class _ScaledRBF(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         first, second, lengthscale, outputscale, covariance = ctx.saved_tensors
-        shape1, shape2 = ctx.shapes
-        want1, want2, want_length, want_output = ctx.needs_input_grad
         weighted = grad * covariance
-        rows, columns = weighted.sum(-1), weighted.sum(-2)
-        pulled = weighted @ second  # E b
-        grad1 = grad2 = grad_length = grad_output = None
-        if want1:
-            grad1 = ((pulled - rows.unsqueeze(-1) * first) / lengthscale).sum_to_size(shape1)
-        if want2:
-            pulled2 = weighted.transpose(-1, -2) @ first
-            grad2 = ((pulled2 - columns.unsqueeze(-1) * second) / lengthscale).sum_to_size(shape2)
-        if want_length:
-            # Σ E (a − b)² per input, expanded; over ℓ.
-            spread = (rows.unsqueeze(-1) * first.square() - 2 * first * pulled).sum(-2, keepdim=True)
-            spread = spread + (columns.unsqueeze(-1) * second.square()).sum(-2, keepdim=True)
-            grad_length = (spread / lengthscale).sum_to_size(lengthscale.shape)
-        if want_output:
-            grad_output = (rows.sum(-1) / outputscale).sum_to_size(outputscale.shape)
-        return grad1, grad2, grad_length, grad_output
+        rows = weighted.sum(-1)
+        pulled = _pull(ctx, weighted, rows, first, second, lengthscale)
+        want_output = ctx.needs_input_grad[3]
+        grad_output = (rows.sum(-1) / outputscale).sum_to_size(outputscale.shape) if want_output else None
+        return *pulled, grad_output
+
+
+def scaled_radial(
+    radial: Radial,
+    x1: Float[Tensor, "*S M D"],
+    x2: Float[Tensor, "*T N D"],
+    lengthscale: Float[Tensor, "*K 1 _"],
+    outputscale: Float[Tensor, "*K"],
+) -> Float[Tensor, "..."]:
+    """s k(‖(x₁ − x₂)/ℓ‖²) for each pair of rows, for a radial kernel without a shape parameter.
+
+    >>> from mogul.core.radial import RADIALS
+    >>> scaled_radial(RADIALS["matern32"], torch.zeros(2, 3), torch.zeros(4, 3), torch.ones(1, 1), torch.ones(())).shape
+    torch.Size([2, 4])
+    """
+    arguments = x1, x2, lengthscale, outputscale, radial
+    value: Tensor = _ScaledRadial.apply(*arguments)  # type: ignore[no-untyped-call]  # torch's own
+    return value
+
+
+class _ScaledRadial(torch.autograd.Function):
+    """As `_ScaledRBF`, with E = Ḡ ∘ W for the weights W = −2s ∂k/∂r²; K itself is kept for the gradient of s."""
+
+    @staticmethod
+    def forward(ctx: Any, x1: Tensor, x2: Tensor, lengthscale: Tensor, outputscale: Tensor, radial: Radial) -> Tensor:
+        square, first, second = squared_distances(x1, x2, lengthscale)
+        scale = outputscale[..., None, None]
+        covariance: Tensor
+        covariance, weights = (part.mul_(scale) for part in radial.parts(square, None))
+        if torch.equal(x1, x2):  # a row and itself: the weight has no effect, and may be infinite
+            weights.diagonal(dim1=-2, dim2=-1).zero_()
+        ctx.save_for_backward(first, second, lengthscale, outputscale, covariance, weights)
+        ctx.shapes = x1.shape, x2.shape
+        return covariance
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        first, second, lengthscale, outputscale, covariance, weights = ctx.saved_tensors
+        weighted = grad * weights
+        pulled = _pull(ctx, weighted, weighted.sum(-1), first, second, lengthscale)
+        grad_output = None
+        if ctx.needs_input_grad[3]:
+            total = torch.linalg.vecdot(grad.flatten(-2), covariance.flatten(-2))
+            grad_output = (total / outputscale).sum_to_size(outputscale.shape)
+        return *pulled, grad_output, None
+
+
+def squared_distances(
+    x1: Float[Tensor, "*S M D"], x2: Float[Tensor, "*T N D"], lengthscale: Float[Tensor, "*K 1 _"]
+) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."], Float[Tensor, "..."]]:
+    """‖a − b‖² for a = x₁/ℓ and b = x₂/ℓ by one product, and both, about the mean of x₁."""
+    center = x1.mean(dim=-2, keepdim=True)
+    first, second = (x1 - center) / lengthscale, (x2 - center) / lengthscale
+    left = _beside(-2 * first, first.square().sum(-1, keepdim=True), 1.0)
+    right = _beside(second, 1.0, second.square().sum(-1, keepdim=True))
+    square: Tensor = (left @ right.transpose(-1, -2)).clamp_(min=0)
+    if torch.equal(x1, x2):  # distances on the diagonal are exactly zero
+        square.diagonal(dim1=-2, dim2=-1).zero_()
+    return square, first, second
+
+
+def _pull(
+    ctx: Any, weighted: Tensor, rows: Tensor, first: Tensor, second: Tensor, lengthscale: Tensor
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of x₁, x₂ and ℓ from E, its row sums, a and b."""
+    shape1, shape2 = ctx.shapes
+    want1, want2, want_length = ctx.needs_input_grad[:3]
+    columns = weighted.sum(-2)
+    pulled = weighted @ second  # E b
+    grad1 = grad2 = grad_length = None
+    if want1:
+        grad1 = ((pulled - rows.unsqueeze(-1) * first) / lengthscale).sum_to_size(shape1)
+    if want2:
+        pulled2 = weighted.transpose(-1, -2) @ first
+        grad2 = ((pulled2 - columns.unsqueeze(-1) * second) / lengthscale).sum_to_size(shape2)
+    if want_length:
+        # Σ E (a − b)² per input, expanded; over ℓ.
+        spread = (rows.unsqueeze(-1) * first.square() - 2 * first * pulled).sum(-2, keepdim=True)
+        spread = spread + (columns.unsqueeze(-1) * second.square()).sum(-2, keepdim=True)
+        grad_length = (spread / lengthscale).sum_to_size(lengthscale.shape)
+    return grad1, grad2, grad_length
 
 
 def _beside(x: Tensor, *columns: Tensor | float) -> Tensor:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,11 +15,14 @@ from mogul.data import Batch
 from mogul.heads import BayesianMixing, Identity
 from mogul.means.linear import SMALLEST_RESIDUAL, LinearOutputMean
 from mogul.means.plane import PlaneUncertainty, generalised_least_squares
+from mogul.models.families import AUTO
 from mogul.models.model import Model
 from mogul.priors import IndependentGPs
-from mogul.training.exact import REFINED_ROWS, ExactGP, hyperparameter_spread, leave_one_out
+from mogul.training.evidence import ExactGP
+from mogul.training.exact import REFINED_ROWS, hyperparameter_spread, leave_one_out
+from mogul.training.kernel_choice import FittedOutput, KernelChoice
 from mogul.training.part_starts import ExactSignal, rank_of, start_parts, widen_posterior
-from mogul.training.residuals import fit_normal_gp, fit_robust_gp
+from mogul.training.residuals import RobustGP, fit_normal_gp, fit_robust_gp
 
 # Reference rows for the uncertainty of the linear mean; more rows hardly change it.
 _PLANE_ROWS = 400
@@ -38,6 +42,7 @@ class ExactStart:
         dof: degrees of freedom of each output's noise; None if Normal.
         varies: whether the noise of each output depends on the input.
         seed: seed of random subsets.
+        choice: what kernel="auto" tried; None where the kernel was given.
     """
 
     gps: tuple[ExactGP, ...]
@@ -47,6 +52,7 @@ class ExactStart:
     dof: tuple[float | None, ...]
     varies: tuple[bool, ...]
     seed: int
+    choice: KernelChoice | None = None
 
     @staticmethod
     def of(
@@ -56,6 +62,7 @@ class ExactStart:
         plane: bool,
         robust: bool = True,
         rough: bool = False,
+        kernel: str = "rbf",
         known: Sequence["ExactStart"] = (),
     ) -> "ExactStart":
         """Fit them.
@@ -66,34 +73,37 @@ class ExactStart:
             plane: whether a linear mean is allowed.
             robust: whether outliers may have less weight; else noise is Normal.
             rough: whether a rough fit of noise and linear mean is enough; outliers are detected but keep their weight.
-            known: exact GPs of the same inputs, fitted before; those of outputs with the same values are taken over.
+            kernel: the name of a radial kernel, the same for all outputs, or "auto".
+            known: exact GPs of the same inputs, fitted before; those of outputs with the same values are taken over,
+                and so is what "auto" chose.
         """
         # Copies: rounding of products depends on memory alignment, which NumPy does not fix.
         precise = [part.to(torch.float64, copy=True) for part in (batch.x, batch.y)]
         rows = Batch(precise[0], precise[1], batch.observed, batch.index)
         rng = np.random.default_rng(seed)
-        gps, dof, varies = [], [], []
+        fit = partial(fit_robust_gp, rough=rough) if robust else fit_normal_gp
+        outputs = [_Output.of(rows, output) for output in range(rows.y.shape[1])]
+        choice = known[0].choice if known else None
+        first = ("rbf" if choice is None else choice.kernel) if kernel == AUTO else kernel
+        found = [
+            _taken_over(known, rows, place, each) or fit(each.x, each.y, rng, each.known, plane=plane, kernel=first)
+            for place, each in enumerate(outputs)
+        ]
+        if kernel == AUTO and choice is None:
+            tried = [each.fitted(one) for each, one in zip(outputs, found, strict=True)]
+            choice = KernelChoice.of(tried, np.random.default_rng([seed, 1]))
+            if choice.kernel != first:
+                near = zip(outputs, choice.gps[choice.kernel], strict=True)
+                found = [
+                    fit(each.x, each.y, rng, each.known, plane=plane, kernel=choice.kernel, near=gp)
+                    for each, gp in near
+                ]
         relative_noise = torch.ones_like(rows.y)
-        for output, seen in enumerate(rows.observed.T):
-            same = next((other for other in known if torch.equal(other.batch.y[:, output], rows.y[:, output])), None)
-            if same is not None:
-                relative_noise[:, output] = same.relative_noise[:, output]
-                gps.append(same.gps[output])
-                dof.append(same.dof[output])
-                varies.append(same.varies[output])
-                continue
-            x, y = rows.x[seen].numpy(), rows.y[seen, output].numpy()
-            places, relative, copies = distinct_rows(x, y)
-            if robust:
-                found = fit_robust_gp(x[places], y[places], rng, relative, plane=plane, rough=rough)
-            else:
-                found = fit_normal_gp(x[places], y[places], rng, relative, plane=plane)
-            relative_noise[seen, output] = torch.as_tensor(found.relative_noise[copies])
-            gps.append(found.gp)
-            dof.append(found.dof)
-            varies.append(found.varies)
+        for output, (each, one) in enumerate(zip(outputs, found, strict=True)):
+            relative_noise[rows.observed[:, output], output] = torch.as_tensor(one.relative_noise[each.copies])
+        gps, dof, varies = (tuple(getattr(one, part) for one in found) for part in ("gp", "dof", "varies"))
         mean = _plane(gps, rows, relative_noise, rng) if plane else None
-        return ExactStart(tuple(gps), rows, mean, relative_noise, tuple(dof), tuple(varies), seed)
+        return ExactStart(gps, rows, mean, relative_noise, dof, varies, seed, choice)
 
     def left_out_residuals(self) -> Float[Array, "N P"]:
         """y − m of each row predicted from the others, in parts for many rows; 0 where y is missing."""
@@ -104,6 +114,11 @@ class ExactStart:
             for part in np.array_split(order, math.ceil(len(order) / REFINED_ROWS)):
                 result[part, output], _ = leave_one_out(gp, x[part], y[part, output], relative[part, output])
         return result
+
+    @property
+    def kernel(self) -> str:
+        """The name of the kernel of all GPs."""
+        return self.gps[0].family
 
     @property
     def noises(self) -> tuple[str, ...]:
@@ -144,6 +159,8 @@ class ExactStart:
             self.relative_noise * _tensor(gp.noise_var for gp in self.gps),
             torch.ones(len(self.gps), batch.x.shape[1] + 1),
             times=len(batch) / len(self.batch),
+            shape=_shapes(self.gps),
+            kernel=self.kernel,
         )
         return LinearOutputMean.fit(batch.x.double().numpy(), y.double().numpy(), uncertainty)
 
@@ -185,9 +202,39 @@ class ExactStart:
         lengthscale, outputscale = self._hyperparameters()
         unit = self.scale.square()
         noise_var = _tensor(gp.noise_var for gp in self.gps) / unit
-        return ExactSignal.of(
-            x, target, observed, noise_var, self.relative_noise, lengthscale, outputscale / unit, rank
-        )
+        scales = lengthscale, outputscale / unit, _shapes(self.gps)
+        return ExactSignal.of(x, target, observed, noise_var, self.relative_noise, *scales, rank)
+
+
+@dataclass(frozen=True)
+class _Output:
+    """The distinct rows where an output is observed, their relative noise variances, and the row of each copy."""
+
+    x: Float[Array, "K D"]
+    y: Float[Array, "K"]
+    known: Float[Array, "K"]
+    copies: Int[IntArray, "N"]
+
+    @staticmethod
+    def of(rows: Batch, output: int) -> "_Output":
+        seen = rows.observed[:, output]
+        x, y = rows.x[seen].numpy(), rows.y[seen, output].numpy()
+        places, known, copies = distinct_rows(x, y)
+        return _Output(x[places], y[places], known, copies)
+
+    def fitted(self, found: RobustGP) -> FittedOutput:
+        return FittedOutput(self.x, self.y, self.known * found.relative_noise, found.gp)
+
+
+def _taken_over(known: Sequence[ExactStart], rows: Batch, output: int, own: _Output) -> RobustGP | None:
+    """The GP of the same output, if it was fitted before."""
+    for other in known:
+        if torch.equal(other.batch.y[:, output], rows.y[:, output]):
+            seen = rows.observed[:, output]
+            relative = np.ones(len(own.y))
+            relative[own.copies] = other.relative_noise[seen, output].numpy()
+            return RobustGP(other.gps[output], relative, other.dof[output], other.varies[output])
+    return None
 
 
 def distinct_rows(
@@ -279,10 +326,17 @@ def _plane(
         _tensor(gp.outputscale for gp in gps),
         _tensor(gp.noise_var for gp in gps) * relative_noise[some],
         torch.tensor(prior_var, dtype=torch.float64),
+        shape=_shapes(gps),
+        kernel=gps[0].family,
     )
     left = torch.where(rows.observed, rows.y - rows.x @ weights - bias, 0.0)
     scale = (left.square().sum(0) / rows.observed.sum(0).clamp_min(1)).sqrt().clamp_min(SMALLEST_RESIDUAL)
     return LinearOutputMean(weights, bias, scale, uncertainty)
+
+
+def _shapes(gps: Sequence[ExactGP]) -> Float[Tensor, "P"] | None:
+    shapes = [gp.shape for gp in gps if gp.shape is not None]
+    return _tensor(shapes) if shapes else None
 
 
 def _tensor(values: Iterable[float]) -> Float[Tensor, "P"]:

@@ -32,6 +32,7 @@ from mogul.objective import ObjectiveName
 from mogul.registry import model_name
 from mogul.training.choice import Candidates, train_candidates
 from mogul.training.defaults import MeanChoice, default_mean, default_model, preset, with_defaults
+from mogul.training.kernel_choice import is_named
 from mogul.training.loop import Run
 from mogul.training.restarts import Restarts
 from mogul.training.split import Rows, held_out_share, is_pair, share_of, split_rows, warn_of_order, with_validation
@@ -79,7 +80,7 @@ def fit(
 
     Up to 2,500 rows, training starts from exact GPs, one for each output, with hyperparameters of the largest evidence
     found. For the default, a mogp with one latent GP for each of up to 24 outputs, it ends there. With more rows, or
-    with your own kernel, starts are random and training uses minibatches: see `mogul.training.defaults.preset`.
+    with a GPyTorch kernel, starts are random and training uses minibatches: see `mogul.training.defaults.preset`.
 
     Args:
         X: inputs (N, D) in their own units: an array, a tensor or a DataFrame of pandas or polars, with Y beside it;
@@ -146,7 +147,8 @@ def fit(
             student-t, gp and gp-student-t, correlated across outputs where training ends at exact GPs and residuals
             are (`Fitted.noise_factors`). noise="auto" chooses among `mogul.training.defaults.NOISES` as model="auto"
             does among models; with both, first the model with GP noise, then the noise. Each candidate gets the options
-            that it has a use for.
+            that it has a use for. `kernel` is a name, names with + and * between them, a GPyTorch kernel, or "auto",
+            which chooses by the evidence of exact GPs: see docs/howto/kernels.md.
 
     Ctrl-C ends training, with a warning, and gives the best start as it was after its last whole epoch. Training that
     diverges is rolled back to smaller steps and more jitter, up to three times.
@@ -326,13 +328,17 @@ class FitRequest:
 
     def config_for(self, model: str, rows: Rows) -> TrainingConfig:
         """The config or the preset for a model, with the settings that were given one by one."""
-        given = dict(self.settings)
+        given, own_kernel = dict(self.settings), not is_named(self.options.get("kernel"))
         if callable(self.config):
             config = self.config(model)
         else:
-            own_kernel, num_rows = self.options.get("kernel") is not None, rows.data.num_rows
             config = self.config or preset(
-                self.preset or "default", model, self.seed, num_rows, grouped=self._grouped, own_kernel=own_kernel
+                self.preset or "default",
+                model,
+                self.seed,
+                rows.data.num_rows,
+                grouped=self._grouped,
+                own_kernel=own_kernel,
             )
         if "epochs" in given:
             require_positive(epochs=given["epochs"])

@@ -15,7 +15,7 @@ from torch import Tensor
 from mogul.core.moments import FeatureMoments, Marginals
 from mogul.heads import BayesianMixing, CorrelatedMixing, Features, GPMixing, Head, Identity, Mixing, NetMixing, Neural
 from mogul.models.model import Model
-from mogul.priors import ConstantMean, DeepGPs, DeepKernel, IndependentGPs, Prior, ScaledRBF, kmeans
+from mogul.priors import ConstantMean, DeepGPs, DeepKernel, IndependentGPs, Prior, ScaledRadial, kmeans
 
 # The largest M̃F in hidden units, and biases to cycle through, so that units of one latent function differ.
 _ACTIVATION, _BIASES = 0.5, (0.0, 0.7, -0.7, 1.4, -1.4)
@@ -41,6 +41,7 @@ class ExactSignal:
         noise_var: the variance of the noise.
         lengthscale: lengthscales of each GP.
         outputscale: variance of each GP.
+        shape: shape parameter of each GP's kernel, where it has one.
         components: loadings from unit functions to the signal: one function per output, or principal components.
     """
 
@@ -50,6 +51,7 @@ class ExactSignal:
     noise_var: Float[Tensor, "P"]
     lengthscale: Float[Tensor, "P D"]
     outputscale: Float[Tensor, "P"]
+    shape: Float[Tensor, "P"] | None
     components: Float[Tensor, "P R"]
 
     @staticmethod
@@ -61,6 +63,7 @@ class ExactSignal:
         relative_noise: Float[Tensor, "N P"],
         lengthscale: Float[Tensor, "P D"],
         outputscale: Float[Tensor, "P"],
+        shape: Float[Tensor, "P"] | None,
         rank: int,
     ) -> "ExactSignal":
         """With at most `rank` components; the rest of the signal counts as noise."""
@@ -71,7 +74,8 @@ class ExactSignal:
             cov = (y.T @ y) / (seen.T @ seen).clamp_min(1) - torch.diag(noise_var)
             components = _principal_components(cov, rank)
             noise_var = noise_var + (cov.diagonal() - components.square().sum(1)).clamp_min(0)
-        return ExactSignal(x, y, seen / (noise_var * relative_noise), noise_var, lengthscale, outputscale, components)
+        weight = seen / (noise_var * relative_noise)
+        return ExactSignal(x, y, weight, noise_var, lengthscale, outputscale, shape, components)
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class Latents:
         loadings: linear map from functions to outputs.
         lengthscale: lengthscales of each function.
         outputscale: variance of each function.
+        shape: shape parameter of each function's kernel, where it has one.
     """
 
     target: Float[Tensor, "N L"]
@@ -91,6 +96,7 @@ class Latents:
     loadings: Float[Tensor, "P L"]
     lengthscale: Float[Tensor, "L D"]
     outputscale: Float[Tensor, "L"]
+    shape: Float[Tensor, "L"] | None
 
     @staticmethod
     def of(signal: ExactSignal, num_latents: int, generator: torch.Generator) -> "Latents":
@@ -111,6 +117,7 @@ class Latents:
             loadings,
             (kernels.T @ signal.lengthscale.pow(-2) / kernels.sum(0).unsqueeze(1)).rsqrt(),
             outputscale,
+            None if signal.shape is None else (kernels.T @ signal.shape.log() / kernels.sum(0)).exp(),
         )
 
 
@@ -145,7 +152,7 @@ def start_prior(prior: Prior, signal: ExactSignal, generator: torch.Generator) -
 @start_prior.register
 def _(prior: IndependentGPs, signal: ExactSignal, generator: torch.Generator) -> Latents:
     latents = Latents.of(signal, prior.num_latents, generator)
-    start_kernel(prior.kernel, latents.lengthscale, latents.outputscale)
+    start_kernel(prior.kernel, latents.lengthscale, latents.outputscale, latents.shape)
     if prior.log_white_noise is not None:
         weight = latents.weight.mean(0)
         prior.log_white_noise.copy_(-(torch.where(weight > 0, weight, weight.max()) / _SMALL).log())
@@ -186,23 +193,41 @@ def _start_linear(
 
 
 @singledispatch
-def start_kernel(kernel: Kernel, lengthscale: Float[Tensor, "L D"], outputscale: Float[Tensor, "L"]) -> None:
-    """Set lengthscales and variances; a kernel without them is unchanged."""
+def start_kernel(
+    kernel: Kernel,
+    lengthscale: Float[Tensor, "L D"],
+    outputscale: Float[Tensor, "L"],
+    shape: Float[Tensor, "L"] | None = None,
+) -> None:
+    """Set lengthscales, variances and shape parameters; a kernel without them is unchanged."""
 
 
 @start_kernel.register
-def _(kernel: ScaledRBF, lengthscale: Float[Tensor, "L D"], outputscale: Float[Tensor, "L"]) -> None:
+def _(
+    kernel: ScaledRadial,
+    lengthscale: Float[Tensor, "L D"],
+    outputscale: Float[Tensor, "L"],
+    shape: Float[Tensor, "L"] | None = None,
+) -> None:
     base, like = kernel.base_kernel, kernel.base_kernel.raw_lengthscale
     if not kernel.batch_shape:  # shared by all GPs
         lengthscale, outputscale = lengthscale.pow(-2).mean(0).rsqrt(), outputscale.mean()
+        shape = None if shape is None else shape.log().mean().exp()
     base.lengthscale = lengthscale.reshape(like.shape).to(like)
     kernel.outputscale = outputscale.to(like)
+    if shape is not None and kernel.shape is not None:
+        base.alpha = shape.reshape(kernel.shape.shape).to(like)
 
 
 @start_kernel.register
-def _(kernel: DeepKernel, lengthscale: Float[Tensor, "L D"], outputscale: Float[Tensor, "L"]) -> None:
+def _(
+    kernel: DeepKernel,
+    lengthscale: Float[Tensor, "L D"],
+    outputscale: Float[Tensor, "L"],
+    shape: Float[Tensor, "L"] | None = None,
+) -> None:
     kernel.net.weights[-1].mul_(_SMALL)
-    start_kernel(kernel.kernel, lengthscale, outputscale)
+    start_kernel(kernel.kernel, lengthscale, outputscale, shape)
 
 
 @singledispatch

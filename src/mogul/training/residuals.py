@@ -9,7 +9,8 @@ from scipy.optimize import minimize
 from scipy.special import gammaln
 
 from mogul._typing import Array
-from mogul.training.exact import REFINED_ROWS, ExactGP, fit_exact_gp, leave_one_out
+from mogul.training.evidence import ExactGP
+from mogul.training.exact import REFINED_ROWS, fit_exact_gp, leave_one_out
 
 # Least gain in log likelihood of Student's t over the Normal, for one more parameter: by chance it is 0 to 1.
 _HEAVY_GAIN = 4.0
@@ -109,10 +110,12 @@ def fit_robust_gp(
     *,
     plane: bool,
     rough: bool = False,
+    kernel: str = "rbf",
+    near: ExactGP | None = None,
 ) -> RobustGP:
     """An exact GP; with heavy-tailed residuals one with Student-t noise, by iterated reweighting.
 
-    `known` is the known relative noise variance of each row.
+    `known` is the known relative noise variance of each row; `kernel` and `near` are those of `fit_exact_gp`.
 
     >>> rng = np.random.default_rng(0)
     >>> x = np.linspace(-1.7, 1.7, 100)[:, None]
@@ -123,14 +126,15 @@ def fit_robust_gp(
     (True, True)
     """
     relative = np.ones(len(y))
-    gp = fit_exact_gp(x, y, rng, known * relative, plane=plane, rough=rough)
+    gp = fit_exact_gp(x, y, rng, known * relative, plane=plane, rough=rough, kernel=kernel, near=near)
     residual = _residuals(gp, x, y, known * relative, rng)
     tails = fit_student_t(residual)
     heavy = tails.is_heavy
     for repeat in range(0 if rough or not heavy else _REWEIGHTED):
         relative = 1 / tails.weight(residual)
         # Without the first outliers another signal may show; after that, weights change little.
-        gp = fit_exact_gp(x, y, rng, known * relative, plane=plane, near=gp if repeat else None)
+        last = None if near is None and not repeat else gp
+        gp = fit_exact_gp(x, y, rng, known * relative, plane=plane, kernel=kernel, near=last)
         residual = _residuals(gp, x, y, known * relative, rng)
         tails = fit_student_t(residual)
     return RobustGP(gp, relative, tails.dof if heavy else None, depends_on_input(residual / tails.scale, x, rng))
@@ -143,6 +147,8 @@ def fit_normal_gp(
     known: Float[Array, "N"] | float = 1.0,
     *,
     plane: bool,
+    kernel: str = "rbf",
+    near: ExactGP | None = None,
 ) -> RobustGP:
     """An exact GP with Normal noise of one variance: outliers have the same weight as other rows.
 
@@ -152,7 +158,8 @@ def fit_normal_gp(
     True
     """
     ones = np.ones(len(y))
-    return RobustGP(fit_exact_gp(x, y, rng, known * ones, plane=plane), ones, None, varies=False)
+    gp = fit_exact_gp(x, y, rng, known * ones, plane=plane, kernel=kernel, near=near)
+    return RobustGP(gp, ones, None, varies=False)
 
 
 def _residuals(

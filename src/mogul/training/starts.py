@@ -15,6 +15,7 @@ from jaxtyping import Int
 from mogul import models
 from mogul._typing import IntArray
 from mogul.config import InferenceConfig, TrainingConfig
+from mogul.core.radial import radial_of
 from mogul.core.transforms import TransformChoice, kinds_of
 from mogul.data import Batch, Dataset, Scaling
 from mogul.data.advice import advice
@@ -36,6 +37,8 @@ from mogul.training.correlation import correlate
 from mogul.training.defaults import MOST_INDUCING, MeanChoice, MeanName
 from mogul.training.exact import CLIMBED_ROWS
 from mogul.training.exact_start import ExactStart
+from mogul.training.kernel_choice import has_exact_gps, is_named
+from mogul.training.kernel_starts import NamedStart
 from mogul.training.loop import Run
 from mogul.training.noise import alternate
 from mogul.training.restarts import Restarts
@@ -183,6 +186,8 @@ class Task:
         saved = self._checkpoint(options, place)
         batch, validation, regressor = self._batches()
         exact = exact or self._exact_gps(batch, options, regressor)
+        kernels = None if exact is None or exact.choice is None else exact.choice.evidence
+        options |= {} if exact is None or kernels is None else {"kernel": exact.kernel}
         options |= self._found(batch, options, exact, regressor)
         noises, correlated = self._noises(options, exact)
         tried = []
@@ -195,7 +200,8 @@ class Task:
                 for run in kept:  # training had residuals
                     run.model.mean = regressor if self.under is None else regressor.plus(run.model.mean)
             tried.append(self._kept(kept, restarts, batch, built))
-        return max(tried, key=lambda fitted: fitted.history.elbo[-1])
+        best = max(tried, key=lambda fitted: fitted.history.elbo[-1])
+        return best if kernels is None else replace(best, history=replace(best.history, kernels=kernels))
 
     def _useful(self, noise: str) -> dict[str, Any]:
         """The options that the model has a use for with this noise, with the number of sites where they are learnt."""
@@ -246,8 +252,8 @@ class Task:
         return self._exact_gps(batch, options, regressor, known) if self._starts_exact(options) else None
 
     def _starts_exact(self, options: Options) -> bool:
-        """Whether training starts from exact GPs, which a user's own kernel does not have."""
-        return self.config.start == "exact" and not self.latent and options.get("kernel") is None
+        """Whether training starts from exact GPs, which some kernels do not have."""
+        return self.config.start == "exact" and not self.latent and has_exact_gps(options.get("kernel"))
 
     def _exact_gps(
         self, batch: Batch, options: Options, regressor: RegressorMean | None, known: Sequence[ExactStart] = ()
@@ -255,14 +261,19 @@ class Task:
         """Exact GPs of all rows to start from, or of some rows to find the noise and the linear mean alone."""
         if regressor is not None and self.under is None:
             batch = _in_units(batch, regressor)
+        auto = options.get("kernel") == AUTO
+        kernel = AUTO if auto else radial_of(options.get("kernel")).name
+        if auto and self.latent:
+            raise ConfigError(f"kernel='auto' needs a model with observed inputs; got {self.model}. Name a kernel.")
+        plane, seed = self.mean == "linear", self.config.seed
         if self._starts_exact(options):
             # With Normal noise of one variance, downweighted rows would leave that variance too small.
             robust = options.get("noise", "constant") != "constant"
-            return ExactStart.of(batch, self.config.seed, plane=self.mean == "linear", robust=robust, known=known)
-        if self.latent or (options.get("noise") != FROM_RESIDUALS and self.mean != "linear"):
+            return ExactStart.of(batch, seed, plane=plane, robust=robust, kernel=kernel, known=known)
+        if self.latent or (options.get("noise") != FROM_RESIDUALS and not plane and not auto):
             return None
-        some = torch.randperm(len(batch), generator=torch.Generator().manual_seed(self.config.seed))[:CLIMBED_ROWS]
-        return ExactStart.of(batch.rows(some), self.config.seed, plane=self.mean == "linear", rough=True)
+        some = torch.randperm(len(batch), generator=torch.Generator().manual_seed(seed))[:CLIMBED_ROWS]
+        return ExactStart.of(batch.rows(some), seed, plane=plane, rough=True, kernel=kernel)
 
     def _found(
         self, batch: Batch, options: Options, exact: ExactStart | None, regressor: RegressorMean | None
@@ -298,6 +309,7 @@ class Task:
         """The model on a few rows, to look at its parts."""
         some = self.scaling.batch(self.known.rows(np.arange(min(_FEW, self.known.num_rows))), self.config.dtype)
         given: dict[str, Any] = {**options, "noise": noise}
+        given = {name: value for name, value in given.items() if (name, value) != ("kernel", AUTO)}
         return models.build(self.model, some.x, self.data.num_outputs, torch.Generator().manual_seed(0), **given)
 
     def _runs(
@@ -315,8 +327,9 @@ class Task:
         x = principal_scores(batch.y, self.num_inputs) if self.latent else batch.x
         start_at = exact if self._starts_exact(options) else None
         seeds = torch.Generator().manual_seed(self.config.seed)
-        config, runs = self.config, []
-        for start in range(config.num_starts if start_at is None else config.num_kept):
+        config, kernel, runs, named = self.config, options.get("kernel"), [], None
+        whole = config.start == "exact" and not self.latent and is_named(kernel)
+        for start in range(config.num_kept if whole else config.num_starts):
             generator = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=seeds)))
             built = models.build(self.model, x, self.data.num_outputs, generator, **options)
             if start_at is not None:
@@ -329,6 +342,10 @@ class Task:
                     start_at.widen(built)
                     # One for all: others would be the same.
                     return [Run(built, batch, config.solved(), generator, start, validation, began=began)]
+            elif isinstance(kernel, str) and not self.latent:
+                residual = replace(batch, y=built.mean.residual(batch.y, batch.x))
+                named = named or NamedStart.of(kernel, residual)
+                named.apply(built, residual, generator, posterior=whole)
             runs.append(Run(built, batch, config, generator, start, validation))
         return runs
 
