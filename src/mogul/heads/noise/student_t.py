@@ -75,6 +75,15 @@ class StudentTLaw(NormalLaw):
         unfloored = super().draw_var(shape, generator) - self.floor_var
         return unfloored * self._inverse_gammas().draw(shape, generator) + self.floor_var
 
+    def variance_nodes(self) -> Nodes:
+        """All pairs of a value without heavy tails and a value of 1/λ."""
+        own, tails = self.nodes(), self._inverse_gammas()
+        # (K, 1, *T, P) beside (1, J, 1…, P)
+        shape = (1, len(tails.value), *(1,) * (own.value.dim() - 2), tails.value.shape[-1])
+        unfloored = (own.value - self.floor_var).unsqueeze(1) * tails.value.reshape(shape)
+        log_weight = own.log_weight.unsqueeze(1) + tails.log_weight.reshape(shape)
+        return Nodes((unfloored + self.floor_var).flatten(0, 1), log_weight.flatten(0, 1))
+
     def log_scale(self) -> LogScale:
         """relative − log β − log λ."""
         center = self.relative - self.log_precision

@@ -1,0 +1,365 @@
+"""ONNX files of fitted models: written, checked against the model, read and run by onnxruntime."""
+
+import base64
+import hashlib
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from importlib.util import find_spec
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from mogul._typing import Array
+from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
+from mogul.errors import ConfigError, FileError, NumericalError, UnsupportedError
+from mogul.fitted.fitted import Fitted
+from mogul.fitted.predictor import FittedPredictor
+from mogul.fitted.program import Program
+from mogul.priors import IndependentGPs
+from mogul.storage.atomic import require_file, write_whole
+
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+# Largest difference from the model: of a mean in standard deviations of the output's training rows, of a standard
+# deviation as a share of the model's.
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
+# A file may differ by as much again as this many times the predictor's own rounding errors.
+_ROUNDING = 3.0
+_ROWS_EACH = 20
+_INPUT, _ROWS = "x", "rows"
+# Numbers in the largest tensor of one run: a program holds all its rows at once.
+_NUMBERS_AT_ONCE = 1_500_000
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The largest differences between a file and its model, and what is allowed; over all rows and outputs."""
+
+    num_rows: int
+    mean_error: float  # in standard deviations of an output's training rows
+    std_error: float  # as a share
+    allowed: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether both differences are allowed; NaN is not."""
+        return self.mean_error <= self.allowed and self.std_error <= self.allowed
+
+
+@dataclass(frozen=True)
+class OnnxFile:
+    """An exported model in onnxruntime: arrays or frames in, arrays out, in the user's units.
+
+    Example:
+        >>> import mogul, tempfile
+        >>> x = np.linspace(0, 1, 30)[:, None]
+        >>> fitted = mogul.fit(x, np.sin(6 * x))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = fitted.export(f"{folder}/sine.onnx")
+        ...     again = OnnxFile.read(f"{folder}/sine.onnx")
+        >>> mean, std = again.mean_std([[0.5]])
+        >>> bool(abs(mean - fitted.predict([[0.5]]).mean) < 1e-6)
+        True
+    """
+
+    session: Any
+    card: dict[str, Any]
+    source: str
+
+    @staticmethod
+    def read(path: str | PathLike[str], num_threads: int = 1) -> "OnnxFile":
+        """Open a file that `export` wrote."""
+        require_packages()
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise FileError(f"A file must be there to be read; {path}: {error.strerror}. Check its name.") from error
+        return OnnxFile.of(content, str(path), num_threads)
+
+    @staticmethod
+    def of(content: bytes, source: str, num_threads: int = 1) -> "OnnxFile":
+        """From the bytes of a file."""
+        import onnxruntime  # an extra
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = num_threads
+        options.log_severity_level = 3
+        try:
+            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            properties = session.get_modelmeta().custom_metadata_map
+        except Exception as error:  # onnxruntime has a class for each kind, all of them private
+            raise FileError(
+                f"A file must be an ONNX program that onnxruntime can run; {source} is not: {_first_line(error)}. "
+                "Write it anew: mogul export MODEL FILE."
+            ) from error
+        if "mogul" not in properties:
+            raise FileError(
+                f"An ONNX file must be one that mogul export wrote; {source} says nothing of mogul. "
+                "Write it from a model file: mogul export MODEL FILE."
+            )
+        return OnnxFile(session, json.loads(properties["mogul"]), source)
+
+    @property
+    def input_names(self) -> list[str]:
+        """The model's inputs."""
+        return [str(name) for name in self.card["inputs"]]
+
+    @property
+    def output_names(self) -> list[str]:
+        """The model's outputs."""
+        return [str(name) for name in self.card["outputs"]]
+
+    def mean_std(self, x: Any) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Mean and standard deviation of the outputs, noise included."""
+        results = self.run(x)
+        return results["mean"], results["std"]
+
+    def run(self, x: Any) -> dict[str, Array]:
+        """All results by name: mean, std, and quantiles and jacobian where the file has them."""
+        matrix, names = as_matrix(in_order(x, self.input_names, "X"), "X")
+        require_columns(matrix, self.input_names, "X")
+        require_finite_inputs(matrix, names)
+        names = [output.name for output in self.session.get_outputs()]
+        size = max(1, _NUMBERS_AT_ONCE // int(self.card["numbers_per_row"]))
+        starts = range(0, max(1, len(matrix)), size)
+        parts = [self.session.run(names, {_INPUT: matrix[start : start + size]}) for start in starts]
+        rows = {"quantiles": 1}
+        return {
+            name: np.concatenate([part[place] for part in parts], axis=rows.get(name, 0)) if len(parts) > 1 else parts[0][place]
+            for place, name in enumerate(names)
+        }
+
+    def verify(self) -> Agreement:
+        """Run the rows that the file keeps from its export, and compare with the model's results on them."""
+        kept = self.card["check"]
+        x, mean, std = (_decoded(kept[name], len(kept_names)) for name, kept_names in self._kept())
+        return self._agreement(x, mean, std, float(kept["allowed"]))
+
+    def verify_with(self, fitted: Fitted, x: Any) -> Agreement:
+        """Compare with the model on these rows."""
+        if fingerprint(fitted) != self.card["fingerprint"]:
+            raise ConfigError(
+                f"A file must be compared with the model it was made from; {self.source} was made from another. "
+                "Export it again, or give its model."
+            )
+        precision = getattr(torch, self.card["precision"])
+        settings = self.card["num_samples"], self.card["seed"]
+        reference, allowed = _reference(fitted, np.asarray(x, dtype=np.float64), precision, *settings)
+        return self._agreement(np.asarray(x, dtype=np.float64), *reference, allowed)
+
+    def _agreement(self, x: Array, mean: Array, std: Array, allowed: float) -> Agreement:
+        found = self.mean_std(x)
+        mean_error = np.abs(found[0] - mean) / np.asarray(self.card["output_scale"])
+        return Agreement(len(x), float(mean_error.max()), float(np.abs(found[1] / std - 1).max()), allowed)
+
+    def _kept(self) -> list[tuple[str, list[str]]]:
+        return [("x", self.input_names), ("mean", self.output_names), ("std", self.output_names)]
+
+
+def require_packages() -> None:
+    """An error where `mogul[export]` is not installed."""
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"Export needs the packages {', '.join(PACKAGES)}; {missing[0]} is not installed. "
+            "Run pip install 'mogul[export]'."
+        )
+
+
+def write_onnx(
+    fitted: Fitted,
+    path: str | PathLike[str],
+    *,
+    levels: Sequence[float] = (),
+    jacobian: bool = False,
+    precision: torch.dtype | None = None,
+    num_samples: int = 32,
+    seed: int = 0,
+) -> Agreement:
+    """Write an ONNX file once it agrees with the model; else nothing: see `Fitted.export`."""
+    path = Path(path)
+    require_file(path, "A program", "model.onnx")
+    content, agreement = onnx_program(fitted, levels, jacobian, precision, num_samples, seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, lambda partial: partial.write_bytes(content))
+    return agreement
+
+
+def onnx_program(
+    fitted: Fitted,
+    levels: Sequence[float] = (),
+    jacobian: bool = False,
+    precision: torch.dtype | None = None,
+    num_samples: int = 32,
+    seed: int = 0,
+) -> tuple[bytes, Agreement]:
+    """The bytes of an ONNX file that agrees with the model, and how well."""
+    require_packages()
+    for level in levels:
+        if not 0 < level < 1:
+            raise ConfigError(f"Each level must be between 0 and 1; got {level}. The median is 0.5.")
+    own = fitted.predictor(num_samples, seed, precision)
+    predictor = own.predictor
+    program = Program(predictor, own.scaling, own.stretch, levels, jacobian).eval()
+    x = check_rows(fitted)
+    (mean, std), allowed = _reference(fitted, x, predictor.dtype, num_samples, seed)
+    card = {
+        "mogul": version("mogul"),
+        "model": fitted.model_name,
+        "noise": fitted.noise_name,
+        "inputs": fitted.input_names,
+        "outputs": fitted.output_names,
+        "results": program.result_names,
+        "levels": list(levels),
+        "precision": str(predictor.dtype).removeprefix("torch."),
+        "num_samples": num_samples,
+        "seed": seed,
+        "output_scale": own.scaling.outputs.scale.tolist(),
+        "numbers_per_row": max(member.numbers_per_row_exported for member in predictor.singles),
+        "fingerprint": fingerprint(fitted),
+        "check": {"x": _encoded(x), "mean": _encoded(mean), "std": _encoded(std), "allowed": allowed},
+    }
+    content = _translated(program, card)
+    agreement = OnnxFile.of(content, "the exported program").verify()
+    if not agreement.holds:
+        raise NumericalError(
+            f"An exported program must agree with its model within {agreement.allowed:.1g}; on {agreement.num_rows} rows "
+            f"means differ by {agreement.mean_error:.2g} and standard deviations by {agreement.std_error:.2g}. "
+            "Nothing was written; try precision=torch.float64 (--precision float64)."
+        )
+    return content, agreement
+
+
+@dataclass(frozen=True)
+class OnnxPredictor(FittedPredictor):
+    """A predictor whose mean and standard deviation onnxruntime computes; torch the rest."""
+
+    file: OnnxFile = field(kw_only=True)
+
+    def mean_std(self, x: Any) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Mean and standard deviation of the outputs, noise included."""
+        return self.file.mean_std(x)
+
+
+def onnx_predictor(fitted: Fitted, num_samples: int, seed: int, precision: torch.dtype | None) -> OnnxPredictor:
+    """The program of this model, checked against it, in memory."""
+    content, _ = onnx_program(fitted, precision=precision, num_samples=num_samples, seed=seed)
+    file = OnnxFile.of(content, "the exported program", torch.get_num_threads())
+    own = fitted.predictor(num_samples, seed, precision)
+    return OnnxPredictor(own.predictor, own.scaling, own.input_names, own.stretch, file=file)
+
+
+def check_rows(fitted: Fitted, seed: int = 0) -> Float[Array, "N D"]:
+    """Rows to compare at, in the user's units: inside the data, outside of them, and at inducing points."""
+    rng, scaling = np.random.default_rng(seed), fitted.scaling.inputs
+    shape = (_ROWS_EACH, len(fitted.input_names))
+    parts = [rng.standard_normal(shape), 4 * rng.standard_normal(shape)]
+    for single in fitted.single_models:
+        for module in single.model.modules():
+            if isinstance(module, IndependentGPs) and module.inducing_points.shape[-1] == shape[1]:
+                points = module.inducing_points.detach().double().reshape(-1, shape[1]).numpy()
+                parts.append(points[:: max(1, len(points) // _ROWS_EACH)][:_ROWS_EACH])
+    return scaling.undo(np.concatenate(parts))
+
+
+def fingerprint(fitted: Fitted) -> str:
+    """A digest of everything that predictions depend on."""
+    digest = hashlib.sha256()
+    for single in fitted.single_models:
+        for name, tensor in sorted(single.model.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes())
+    scaling = fitted.scaling
+    numbers = [scaling.inputs.shift, scaling.inputs.scale, scaling.modelled.shift, scaling.modelled.scale]
+    numbers += [] if fitted.calibration is None else [fitted.calibration.stretch]
+    for each in numbers:
+        digest.update(np.ascontiguousarray(each).tobytes())
+    return digest.hexdigest()
+
+
+def _reference(
+    fitted: Fitted, x: Float[Array, "N D"], precision: torch.dtype, num_samples: int, seed: int
+) -> tuple[tuple[Float[Array, "N P"], Float[Array, "N P"]], float]:
+    """Mean and standard deviation in float64, and how far a program of this precision may be off.
+
+    In float32 that is beside rounding errors of the predictor itself, which are the model's: kernels are near singular.
+    """
+    exact: FittedPredictor = fitted.predictor(num_samples, seed, torch.float64)
+    mean, std = exact.mean_std(x)
+    if precision == torch.float64:
+        return (mean, std), TOLERANCE[precision]
+    rough_mean, rough_std = fitted.predictor(num_samples, seed, precision).mean_std(x)
+    rounding = max(
+        float((np.abs(rough_mean - mean) / exact.scaling.outputs.scale).max()), float(np.abs(rough_std / std - 1).max())
+    )
+    return (mean, std), TOLERANCE[precision] + _ROUNDING * rounding
+
+
+def _translated(program: Program, card: dict[str, Any]) -> bytes:
+    """By torch's exporter; a part that it cannot trace is named."""
+    # It imports an extra.
+    from mogul.fitted._onnx_operators import TABLE
+
+    x = torch.as_tensor(np.zeros((3, len(card["inputs"]))))
+    shapes = ({0: torch.export.Dim(_ROWS)},)
+    try:
+        with _quiet(), torch.no_grad():
+            traced = torch.export.export(program, (x,), dynamic_shapes=shapes)
+            result = torch.onnx.export(
+                traced,
+                dynamo=True,
+                verbose=False,
+                input_names=[_INPUT],
+                output_names=card["results"],
+                custom_translation_table=TABLE,
+            )
+    except Exception as error:  # whatever a user's part may raise while it is traced
+        raise UnsupportedError(
+            f"Every part of a model must be traceable by torch.export; one is not: {_first_line(error)}. "
+            "A kernel, noise or nonlinearity of your own must not choose by the data."
+        ) from error
+    if result is None:
+        raise UnsupportedError("torch.onnx.export must return a program; it did not. Update torch.")
+    result.model.metadata_props["mogul"] = json.dumps(card)
+    result.model.producer_name, result.model.producer_version = "mogul", card["mogul"]
+    content: bytes = result.model_proto.SerializeToString()
+    return content
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's notices: of packages that are not installed, and of its own deprecations."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def _encoded(values: Array) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, dtype="<f8").tobytes()).decode()
+
+
+def _decoded(text: str, num_columns: int) -> Array:
+    return np.frombuffer(base64.b64decode(text), dtype="<f8").reshape(-1, num_columns)
+
+
+def _first_line(error: Exception) -> str:
+    """The innermost reason, in one line."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    return f"{type(cause).__name__}: {lines[0][:200] if lines else ''}".rstrip(". ")
