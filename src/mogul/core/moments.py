@@ -158,10 +158,11 @@ def assemble(diagonal: Float[Tensor, "*S H"], pairs: Float[Tensor, "*S Q"]) -> F
             [0.5000, 1.0000]])
     """
     size = diagonal.shape[-1]
-    place = np.diag(np.arange(size))
+    # In NumPy, so that it is a constant where a program is traced.
+    upper = np.diag(np.arange(size))
     above = np.triu_indices(size, 1)
-    place[above] = size + np.arange(len(above[0]))
-    place = torch.as_tensor(place + np.triu(place, 1).T, device=diagonal.device)
+    upper[above] = size + np.arange(len(above[0]))
+    place = torch.as_tensor(upper + np.triu(upper, 1).T, device=diagonal.device)
     # By index: a 0/1 matrix would have H⁴/2 entries.
     entries = torch.cat([diagonal, pairs], dim=-1).index_select(-1, place.flatten())
     return entries.reshape(*diagonal.shape, size)

@@ -4,13 +4,15 @@ This module needs `mogul[export]`; it is imported by what has checked for it.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import onnx_ir
 import torch
-from onnxscript import opset18 as op
+from onnxscript import opset18
 
+op: Any = opset18
 # Nodes of erf's integral up to 6, beyond which it is 1 in float64: an error of 2e-15.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
@@ -18,6 +20,11 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 def scalar_tensor(s: float, dtype: int = 1, layout: str = "", device: str = "", pin_memory: bool = False) -> Any:
     """A number in its precision; torch's own way is through float32."""
     return op.Constant(value=onnx_ir.tensor(s, dtype=onnx_ir.DataType(dtype)))
+
+
+def mul_scalar(x: Any, other: float) -> Any:
+    """The same for a factor, as derivatives have them."""
+    return op.Mul(x, _like(other, x))
 
 
 def exp2(x: Any) -> Any:
@@ -41,8 +48,9 @@ def erfc(x: Any) -> Any:
     return op.Sub(_like(1.0, x), erf(x))
 
 
-TABLE = {
+TABLE: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.ops.aten.scalar_tensor.default: scalar_tensor,
+    torch.ops.aten.mul.Scalar: mul_scalar,
     torch.ops.aten.exp2.default: exp2,
     torch.ops.aten.erf.default: erf,
     torch.ops.aten.erfc.default: erfc,

@@ -69,7 +69,7 @@ class Fitted:
         *,
         quantiles: Sequence[float] = (),
         jacobian: bool = False,
-        precision: torch.dtype | None = None,
+        precision: Literal["float32", "float64"] | None = None,
         num_samples: int = 32,
         seed: int = 0,
     ) -> "Agreement":
@@ -90,13 +90,13 @@ class Fitted:
         Returns:
             the largest differences from the model on random rows, outside the data, and at inducing points.
         """
-        from mogul.fitted.onnx_file import write_onnx  # imports this module
+        from mogul.fitted.onnx_file import Settings, write_onnx  # imports this module
 
-        options: dict[str, Any] = {"precision": precision, "num_samples": num_samples, "seed": seed}
-        self._require_exportable()
-        return write_onnx(self, path, levels=list(quantiles), jacobian=jacobian, **options)
+        self.require_exportable()
+        return write_onnx(self, path, Settings(list(quantiles), jacobian, precision, num_samples, seed))
 
-    def _require_exportable(self) -> None:
+    def require_exportable(self) -> None:
+        """An error for latent inputs and for transformed outputs."""
         if self.is_latent:
             raise ConfigError(
                 "Export needs a model with observed inputs; this one infers its inputs from outputs. "
@@ -348,7 +348,7 @@ class Fitted:
         if engine == "onnx":
             from mogul.fitted.onnx_file import onnx_predictor  # imports this module
 
-            self._require_exportable()
+            self.require_exportable()
             return onnx_predictor(self, num_samples, seed, precision)
         predictor = self._predictor(num_samples, seed, precision)
         stretch = None if self.calibration is None else self.calibration.stretch

@@ -7,7 +7,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from os import PathLike
@@ -28,12 +28,14 @@ from mogul.priors import IndependentGPs
 from mogul.storage.atomic import require_file, write_whole
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-# Largest difference from the model: of a mean in standard deviations of the output's training rows, of a standard
-# deviation as a share of the model's.
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
+# Largest difference from the model: see `Agreement`.
+TOLERANCE = {"float32": 1e-5, "float64": 1e-9}
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 # A file may differ by as much again as this many times the predictor's own rounding errors.
 _ROUNDING = 3.0
 _ROWS_EACH = 20
+# This optimisation puts factors of float64 products into float32: a Jacobian then errs by 3e-10.
+_EXACT = {"disabled_optimizers": ["MatMulScaleFusion"]}
 _INPUT, _ROWS = "x", "rows"
 # Numbers in the largest tensor of one run: a program holds all its rows at once.
 _NUMBERS_AT_ONCE = 1_500_000
@@ -41,17 +43,26 @@ _NUMBERS_AT_ONCE = 1_500_000
 
 @dataclass(frozen=True)
 class Agreement:
-    """The largest differences between a file and its model, and what is allowed; over all rows and outputs."""
+    """The largest difference of each result from the model's, over rows and outputs, and what is allowed.
+
+    Differences of means and quantiles are in standard deviations of the output in training, those of standard
+    deviations are shares, those of a Jacobian are shares of the output's largest slope.
+    """
 
     num_rows: int
-    mean_error: float  # in standard deviations of an output's training rows
-    std_error: float  # as a share
-    allowed: float
+    errors: dict[str, float]
+    allowed: dict[str, float]
 
     @property
     def holds(self) -> bool:
-        """Whether both differences are allowed; NaN is not."""
-        return self.mean_error <= self.allowed and self.std_error <= self.allowed
+        """Whether all differences are allowed; NaN is not."""
+        return all(error <= self.allowed[name] for name, error in self.errors.items())
+
+    @property
+    def words(self) -> str:
+        """Differences in one line."""
+        each = (f"{name} {error:.1e} (allowed {self.allowed[name]:.1e})" for name, error in self.errors.items())
+        return ", ".join(each)
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,7 @@ class OnnxFile:
         options.intra_op_num_threads = options.inter_op_num_threads = num_threads
         options.log_severity_level = 3
         try:
-            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"], **_EXACT)
             properties = session.get_modelmeta().custom_metadata_map
         except Exception as error:  # onnxruntime has a class for each kind, all of them private
             raise FileError(
@@ -131,17 +142,21 @@ class OnnxFile:
         size = max(1, _NUMBERS_AT_ONCE // int(self.card["numbers_per_row"]))
         starts = range(0, max(1, len(matrix)), size)
         parts = [self.session.run(names, {_INPUT: matrix[start : start + size]}) for start in starts]
-        rows = {"quantiles": 1}
+        if len(parts) == 1:
+            return dict(zip(names, parts[0], strict=True))
+        axes = {"quantiles": 1}
         return {
-            name: np.concatenate([part[place] for part in parts], axis=rows.get(name, 0)) if len(parts) > 1 else parts[0][place]
-            for place, name in enumerate(names)
+            name: np.concatenate(part, axes.get(name, 0))
+            for name, part in zip(names, zip(*parts, strict=True), strict=True)
         }
 
     def verify(self) -> Agreement:
         """Run the rows that the file keeps from its export, and compare with the model's results on them."""
         kept = self.card["check"]
-        x, mean, std = (_decoded(kept[name], len(kept_names)) for name, kept_names in self._kept())
-        return self._agreement(x, mean, std, float(kept["allowed"]))
+        x = _decoded(kept["x"])
+        return self._agreement(
+            x, {name: _decoded(kept["results"][name]) for name in self.card["results"]}, kept["allowed"]
+        )
 
     def verify_with(self, fitted: Fitted, x: Any) -> Agreement:
         """Compare with the model on these rows."""
@@ -150,18 +165,30 @@ class OnnxFile:
                 f"A file must be compared with the model it was made from; {self.source} was made from another. "
                 "Export it again, or give its model."
             )
-        precision = getattr(torch, self.card["precision"])
-        settings = self.card["num_samples"], self.card["seed"]
-        reference, allowed = _reference(fitted, np.asarray(x, dtype=np.float64), precision, *settings)
-        return self._agreement(np.asarray(x, dtype=np.float64), *reference, allowed)
+        settings = Settings(**self.card["settings"])
+        rows, _ = as_matrix(in_order(x, self.input_names, "X"), "X")
+        return self._agreement(rows, *_reference(fitted, rows, settings))
 
-    def _agreement(self, x: Array, mean: Array, std: Array, allowed: float) -> Agreement:
-        found = self.mean_std(x)
-        mean_error = np.abs(found[0] - mean) / np.asarray(self.card["output_scale"])
-        return Agreement(len(x), float(mean_error.max()), float(np.abs(found[1] / std - 1).max()), allowed)
+    def _agreement(self, x: Array, expected: dict[str, Array], allowed: dict[str, float]) -> Agreement:
+        return Agreement(len(x), _differences(self.run(x), expected, self.card["output_scale"]), allowed)
 
-    def _kept(self) -> list[tuple[str, list[str]]]:
-        return [("x", self.input_names), ("mean", self.output_names), ("std", self.output_names)]
+
+@dataclass(frozen=True)
+class Settings:
+    """What a program computes, and how."""
+
+    levels: Sequence[float] = ()
+    jacobian: bool = False
+    precision: str | None = None  # None: the model's
+    num_samples: int = 32
+    seed: int = 0
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The precision for torch."""
+        if self.precision not in (None, "float32", "float64"):
+            raise ConfigError(f"precision must be float32 or float64; got {self.precision}. Leave it out.")
+        return None if self.precision is None else _DTYPES[self.precision]
 
 
 def require_packages() -> None:
@@ -174,43 +201,27 @@ def require_packages() -> None:
         )
 
 
-def write_onnx(
-    fitted: Fitted,
-    path: str | PathLike[str],
-    *,
-    levels: Sequence[float] = (),
-    jacobian: bool = False,
-    precision: torch.dtype | None = None,
-    num_samples: int = 32,
-    seed: int = 0,
-) -> Agreement:
+def write_onnx(fitted: Fitted, path: str | PathLike[str], settings: Settings) -> Agreement:
     """Write an ONNX file once it agrees with the model; else nothing: see `Fitted.export`."""
     path = Path(path)
     require_file(path, "A program", "model.onnx")
-    content, agreement = onnx_program(fitted, levels, jacobian, precision, num_samples, seed)
+    content, agreement = onnx_program(fitted, settings)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, lambda partial: partial.write_bytes(content))
     return agreement
 
 
-def onnx_program(
-    fitted: Fitted,
-    levels: Sequence[float] = (),
-    jacobian: bool = False,
-    precision: torch.dtype | None = None,
-    num_samples: int = 32,
-    seed: int = 0,
-) -> tuple[bytes, Agreement]:
+def onnx_program(fitted: Fitted, settings: Settings) -> tuple[bytes, Agreement]:
     """The bytes of an ONNX file that agrees with the model, and how well."""
     require_packages()
-    for level in levels:
+    for level in settings.levels:
         if not 0 < level < 1:
             raise ConfigError(f"Each level must be between 0 and 1; got {level}. The median is 0.5.")
-    own = fitted.predictor(num_samples, seed, precision)
-    predictor = own.predictor
-    program = Program(predictor, own.scaling, own.stretch, levels, jacobian).eval()
+    own = fitted.predictor(settings.num_samples, settings.seed, settings.dtype)
+    settings = replace(settings, precision=str(own.predictor.dtype).removeprefix("torch."))
+    program = Program(own.predictor, own.scaling, own.stretch, settings.levels, settings.jacobian).eval()
     x = check_rows(fitted)
-    (mean, std), allowed = _reference(fitted, x, predictor.dtype, num_samples, seed)
+    expected, allowed = _reference(fitted, x, settings)
     card = {
         "mogul": version("mogul"),
         "model": fitted.model_name,
@@ -218,22 +229,22 @@ def onnx_program(
         "inputs": fitted.input_names,
         "outputs": fitted.output_names,
         "results": program.result_names,
-        "levels": list(levels),
-        "precision": str(predictor.dtype).removeprefix("torch."),
-        "num_samples": num_samples,
-        "seed": seed,
+        "settings": asdict(settings),
         "output_scale": own.scaling.outputs.scale.tolist(),
-        "numbers_per_row": max(member.numbers_per_row_exported for member in predictor.singles),
+        "numbers_per_row": max(member.numbers_per_row_exported for member in own.predictor.singles),
         "fingerprint": fingerprint(fitted),
-        "check": {"x": _encoded(x), "mean": _encoded(mean), "std": _encoded(std), "allowed": allowed},
+        "check": {
+            "x": _encoded(x),
+            "results": {name: _encoded(values) for name, values in expected.items()},
+            "allowed": allowed,
+        },
     }
     content = _translated(program, card)
     agreement = OnnxFile.of(content, "the exported program").verify()
     if not agreement.holds:
         raise NumericalError(
-            f"An exported program must agree with its model within {agreement.allowed:.1g}; on {agreement.num_rows} rows "
-            f"means differ by {agreement.mean_error:.2g} and standard deviations by {agreement.std_error:.2g}. "
-            "Nothing was written; try precision=torch.float64 (--precision float64)."
+            f"An exported program must agree with its model; on {agreement.num_rows} rows they differ: "
+            f"{agreement.words}. Nothing was written; try precision='float64' (--precision float64)."
         )
     return content, agreement
 
@@ -251,7 +262,8 @@ class OnnxPredictor(FittedPredictor):
 
 def onnx_predictor(fitted: Fitted, num_samples: int, seed: int, precision: torch.dtype | None) -> OnnxPredictor:
     """The program of this model, checked against it, in memory."""
-    content, _ = onnx_program(fitted, precision=precision, num_samples=num_samples, seed=seed)
+    name = None if precision is None else str(precision).removeprefix("torch.")
+    content, _ = onnx_program(fitted, Settings(precision=name, num_samples=num_samples, seed=seed))
     file = OnnxFile.of(content, "the exported program", torch.get_num_threads())
     own = fitted.predictor(num_samples, seed, precision)
     return OnnxPredictor(own.predictor, own.scaling, own.input_names, own.stretch, file=file)
@@ -285,22 +297,38 @@ def fingerprint(fitted: Fitted) -> str:
     return digest.hexdigest()
 
 
-def _reference(
-    fitted: Fitted, x: Float[Array, "N D"], precision: torch.dtype, num_samples: int, seed: int
-) -> tuple[tuple[Float[Array, "N P"], Float[Array, "N P"]], float]:
-    """Mean and standard deviation in float64, and how far a program of this precision may be off.
+def _reference(fitted: Fitted, x: Float[Array, "N D"], settings: Settings) -> tuple[dict[str, Array], dict[str, float]]:
+    """The model's results in float64, and how far a program of this precision may be off.
 
-    In float32 that is beside rounding errors of the predictor itself, which are the model's: kernels are near singular.
+    In float32 that is beside rounding errors of torch's predictor, which are the model's: kernels are near singular.
     """
-    exact: FittedPredictor = fitted.predictor(num_samples, seed, torch.float64)
-    mean, std = exact.mean_std(x)
-    if precision == torch.float64:
-        return (mean, std), TOLERANCE[precision]
-    rough_mean, rough_std = fitted.predictor(num_samples, seed, precision).mean_std(x)
-    rounding = max(
-        float((np.abs(rough_mean - mean) / exact.scaling.outputs.scale).max()), float(np.abs(rough_std / std - 1).max())
-    )
-    return (mean, std), TOLERANCE[precision] + _ROUNDING * rounding
+    exact = _results(fitted, x, replace(settings, precision="float64"))
+    tolerance = TOLERANCE[str(settings.precision)]
+    if settings.precision == "float64":
+        return exact, dict.fromkeys(exact, tolerance)
+    rough = _differences(_results(fitted, x, settings), exact, fitted.scaling.outputs.scale)
+    return exact, {name: tolerance + _ROUNDING * error for name, error in rough.items()}
+
+
+def _results(fitted: Fitted, x: Float[Array, "N D"], settings: Settings) -> dict[str, Array]:
+    """What a program of these settings should say, by torch."""
+    own = fitted.predictor(settings.num_samples, settings.seed, settings.dtype)
+    results = dict(zip(("mean", "std"), own.mean_std(x), strict=True))
+    if settings.levels:
+        program = Program(own.predictor, own.scaling, own.stretch, settings.levels)
+        with torch.no_grad():
+            results["quantiles"] = program(torch.as_tensor(np.ascontiguousarray(x)))[2].numpy()
+    return results | ({"jacobian": own.jacobian(x)} if settings.jacobian else {})
+
+
+def _differences(found: dict[str, Array], expected: dict[str, Array], output_scale: Any) -> dict[str, float]:
+    """The largest of each result: see `Agreement`."""
+    units: dict[str, Any] = {"mean": np.asarray(output_scale), "quantiles": np.asarray(output_scale)}
+    units["std"] = expected["std"]
+    if "jacobian" in expected:
+        steepest = np.abs(expected["jacobian"]).max((0, 2))[:, None]
+        units["jacobian"] = np.where(steepest > 0, steepest, 1.0)
+    return {name: float((np.abs(found[name] - each) / units[name]).max()) for name, each in expected.items()}
 
 
 def _translated(program: Program, card: dict[str, Any]) -> bytes:
@@ -317,8 +345,6 @@ def _translated(program: Program, card: dict[str, Any]) -> bytes:
                 traced,
                 dynamo=True,
                 verbose=False,
-                input_names=[_INPUT],
-                output_names=card["results"],
                 custom_translation_table=TABLE,
             )
     except Exception as error:  # whatever a user's part may raise while it is traced
@@ -328,10 +354,23 @@ def _translated(program: Program, card: dict[str, Any]) -> bytes:
         ) from error
     if result is None:
         raise UnsupportedError("torch.onnx.export must return a program; it did not. Update torch.")
+    _name_results(result.model.graph, card["results"])
     result.model.metadata_props["mogul"] = json.dumps(card)
     result.model.producer_name, result.model.producer_version = "mogul", card["mogul"]
     content: bytes = result.model_proto.SerializeToString()
     return content
+
+
+def _name_results(graph: Any, names: Sequence[str]) -> None:
+    """Name inputs and outputs; what has such a name by chance gets another."""
+    taken = {_INPUT, *names}
+    for node in graph:
+        for value in node.outputs:
+            if value.name in taken:
+                value.name = f"{value.name}_inside"
+    graph.inputs[0].name = _INPUT
+    for value, name in zip(graph.outputs, names, strict=True):
+        value.name = name
 
 
 @contextmanager
@@ -348,12 +387,13 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _encoded(values: Array) -> str:
-    return base64.b64encode(np.ascontiguousarray(values, dtype="<f8").tobytes()).decode()
+def _encoded(values: Array) -> dict[str, Any]:
+    numbers = np.ascontiguousarray(values, dtype="<f8")
+    return {"shape": list(numbers.shape), "base64": base64.b64encode(numbers.tobytes()).decode()}
 
 
-def _decoded(text: str, num_columns: int) -> Array:
-    return np.frombuffer(base64.b64decode(text), dtype="<f8").reshape(-1, num_columns)
+def _decoded(kept: dict[str, Any]) -> Array:
+    return np.frombuffer(base64.b64decode(kept["base64"]), dtype="<f8").reshape(kept["shape"])
 
 
 def _first_line(error: Exception) -> str:

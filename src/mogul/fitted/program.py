@@ -60,7 +60,12 @@ class Program(nn.Module):
     @property
     def result_names(self) -> list[str]:
         """What `forward` returns, in its order."""
-        return ["mean", "std", *["quantiles"] * (self.quantiles is not None), *["jacobian"] * (self.jacobian is not None)]
+        return [
+            "mean",
+            "std",
+            *["quantiles"] * (self.quantiles is not None),
+            *["jacobian"] * (self.jacobian is not None),
+        ]
 
     def forward(self, x: Float[Tensor, "N D"]) -> tuple[Tensor, ...]:
         """Mean and std (N, P); then, if requested, quantiles (Q, N, P) and the Jacobian (N, P, D)."""

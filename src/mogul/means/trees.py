@@ -137,7 +137,7 @@ class TraceableTrees(nn.Module):
         self.threshold = trees.threshold_bits.view(torch.float64).clone()
         self.values = trees.value_bits.view(torch.float64).clone()
         self.baseline = trees.baseline_bits.view(torch.float64).clone()
-        self.roots, self.children = trees.roots.long(), trees.below.flatten().long()
+        self.roots, self.below = trees.roots.long(), trees.below.flatten().long()
         self.feature = trees.feature.long()
         self.depth, self.divisor, self.rounded = trees.depth, trees.divisor, trees.rounded
 
@@ -148,7 +148,7 @@ class TraceableTrees(nn.Module):
         for _ in range(self.depth):
             inner = node.clamp_min(0)
             right = inputs.gather(1, self.feature[inner]) > self.threshold[inner]
-            node = torch.where(node < 0, node, self.children[2 * inner + right])
+            node = torch.where(node < 0, node, self.below[2 * inner + right])
         total = self.values[-1 - node].sum(1) if self.roots.numel() else 0.0
         result: Tensor = (self.baseline + total) / self.divisor
         return result.expand(x.shape[0], -1)
