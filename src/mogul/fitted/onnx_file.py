@@ -21,6 +21,7 @@ from jaxtyping import Float
 from mogul._typing import Array
 from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
 from mogul.errors import ConfigError, FileError, NumericalError, UnsupportedError
+from mogul.fitted._onnx_operators import translations
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.predictor import FittedPredictor
 from mogul.fitted.program import Program
@@ -333,9 +334,6 @@ def _differences(found: dict[str, Array], expected: dict[str, Array], output_sca
 
 def _translated(program: Program, card: dict[str, Any]) -> bytes:
     """By torch's exporter; a part that it cannot trace is named."""
-    # It imports an extra.
-    from mogul.fitted._onnx_operators import TABLE
-
     x = torch.as_tensor(np.zeros((3, len(card["inputs"]))))
     shapes = ({0: torch.export.Dim(_ROWS)},)
     try:
@@ -345,7 +343,7 @@ def _translated(program: Program, card: dict[str, Any]) -> bytes:
                 traced,
                 dynamo=True,
                 verbose=False,
-                custom_translation_table=TABLE,
+                custom_translation_table=translations(),
             )
     except Exception as error:  # whatever a user's part may raise while it is traced
         raise UnsupportedError(

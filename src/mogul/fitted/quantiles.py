@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from mogul.fitted.predictor import PooledPredictor, Predictor
 from mogul.nonlinearities.gaussian import cdf, pdf
 
-# Halvings of the interval that holds a quantile, then Newton steps within it: 13 digits.
-_HALVINGS, _NEWTON_STEPS = 18, 2
+# Halvings of the interval that holds a quantile, then Newton steps within it: 12 digits.
+_HALVINGS, _NEWTON_STEPS = 18, 4
 
 
 class MixtureQuantiles(nn.Module):
