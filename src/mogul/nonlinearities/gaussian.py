@@ -25,6 +25,8 @@ _NUM_NODES = {torch.float64: 20, torch.float32: 8}
 _NUM_FIXED_NODES = {torch.float64: 40, torch.float32: 20}
 _NEGLIGIBLE = {torch.float64: 30.0, torch.float32: 18.0}
 _FARTHEST = {torch.float64: 24.0, torch.float32: 16.0}
+# Up to so many values predictors use it, too: it takes 25 calls of torch where the other takes 80 and more.
+_FEW = 500
 # Φ and φ have long saturated here, in float64 too; larger arguments would only overflow when squared.
 _SATURATED = 40.0
 
@@ -129,7 +131,7 @@ def _integrate(h: Tensor, k: Tensor, rho: Tensor) -> tuple[Tensor, Tensor]:
     negative = rho < 0
     # φ₂(h, k; −r) = φ₂(h, −k; r): only positive correlations need an algorithm.
     h, k, rho = _saturate(h), _saturate(torch.where(negative, -k, k)), rho.clamp(-1, 1).abs()
-    if torch.compiler.is_exporting():
+    if torch.compiler.is_exporting() or (torch.is_inference_mode_enabled() and rho.numel() <= _FEW):
         plain, rectified = integrate_fixed(h, k, rho)
         return torch.where(negative, -plain, plain), rectified
     plain, rectified = _integrate_angle(h, k, rho)
@@ -148,8 +150,8 @@ def integrate_fixed(h: Tensor, k: Tensor, rho: Tensor) -> tuple[Tensor, Tensor]:
 
     which is smooth where φ₂ has a singular end, at ρ = 1: there it falls as e^{−u}, and once (h − k) e^u is large,
     faster than any exponential. Gauss–Legendre nodes up to u = atanh ρ, or to where it has fallen to nothing. Errors
-    for all ρ: below 2e-11 in float64, 1e-7 in float32. For few values it is as fast as the algorithm with a choice,
-    for many it takes three to ten times as long.
+    for all ρ: below 2e-11 in float64, 1e-7 in float32. For 400 values it takes 0.8 of the time of the algorithm with a
+    choice, for many three to ten times as long.
     """
     rule = torch.tensor(_legendre_nodes(_NUM_FIXED_NODES[rho.dtype]), dtype=rho.dtype, device=rho.device)
     nodes, weights = rule.unbind(-1)
