@@ -11,6 +11,7 @@ from benchmarks.problem import Sizes, random_rows
 from benchmarks.steps import kuka_sizes, training_run
 from benchmarks.timing import interleaved
 from mogul.data import Scaling, Standardiser
+from mogul.data.checks import numbered_names
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.history import History
 from mogul.fitted.onnx_file import OnnxFile, Settings, onnx_program
@@ -78,9 +79,11 @@ def _measure(
 def _fitted(name: str, noise: str, sizes: Sizes) -> Fitted:
     """A model at its start, in units of a user's: what a row costs does not depend on what was learnt."""
     model = training_run(name, random_rows(sizes), sizes, Analytic(), noise=noise).model.eval()
-    each = [Standardiser(np.ones(size), np.full(size, 2.0)) for size in (sizes.num_inputs, sizes.num_outputs)]
-    names = [[f"{kind}{number}" for number in range(len(part.shift))] for kind, part in zip("xy", each, strict=True)]
-    return Fitted(model, Scaling(*each), *names, History((), 0))
+    inputs, outputs = (
+        Standardiser(np.ones(size), np.full(size, 2.0)) for size in (sizes.num_inputs, sizes.num_outputs)
+    )
+    input_names, output_names = numbered_names("x", sizes.num_inputs), numbered_names("y", sizes.num_outputs)
+    return Fitted(model, Scaling(inputs, outputs), input_names, output_names, History((), 0))
 
 
 @contextmanager

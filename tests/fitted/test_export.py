@@ -6,13 +6,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-
-REASON = "mogul[export] is not installed"
-pytest.importorskip("onnxscript", reason=REASON)
-onnxruntime = pytest.importorskip("onnxruntime", reason=REASON)
-
-from scipy import stats
 from tests.helpers.exporting import differences, random_fitted, shifted
 
 import mogul
@@ -21,9 +14,12 @@ from mogul.errors import ConfigError, DataError, FileError, NumericalError
 from mogul.fitted import onnx_file
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.mixture import FittedMixture
-from mogul.fitted.onnx_file import OnnxFile, Settings, onnx_program
+from mogul.fitted.onnx_file import OnnxFile
 from mogul.models import names
-from mogul.nonlinearities import gaussian
+
+REASON = "mogul[export] is not installed"
+pytest.importorskip("onnxscript", reason=REASON)
+pytest.importorskip("onnxruntime", reason=REASON)
 
 # Rounding in float32 is that of kernels, beside which 1e-5 is allowed: see `onnx_file._reference`.
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4}
@@ -161,7 +157,7 @@ class TestMistakes:
     def test_settings(self, mixture, tmp_path):
         with pytest.raises(ConfigError, match="precision must be float32 or float64; got float16"):
             mixture.export(tmp_path / "a.onnx", precision="float16")
-        with pytest.raises(ConfigError, match="Each level must be between 0 and 1; got 1.5"):
+        with pytest.raises(ConfigError, match=r"Each level must be between 0 and 1; got 1\.5"):
             mixture.export(tmp_path / "a.onnx", quantiles=[1.5])
         with pytest.raises(ConfigError, match="engine must be one of torch, onnx; got 'tvm'"):
             mixture.predictor(engine="tvm")
@@ -169,7 +165,7 @@ class TestMistakes:
     def test_models_that_cannot_be_exported(self, tmp_path):
         x = np.linspace(0, 1, 30)[:, None]
         logged = mogul.fit(x, np.exp(x), transform="log")
-        with pytest.raises(ConfigError, match="export needs outputs without a transform; 'y0' has log. Use modelled"):
+        with pytest.raises(ConfigError, match=r"export needs outputs without a transform; 'y0' has log\. Use modelled"):
             logged.export(tmp_path / "a.onnx")
         config = mogul.TrainingConfig(epochs=1, num_starts=1, start_epochs=1)
         latent = mogul.fit(np.hstack([x, x]), model="mogp-lvm", config=config, num_inducing=5)

@@ -20,7 +20,11 @@ SCALING = Scaling(
 
 def random_fitted(name: str, noise: str, **options: object) -> Fitted:
     """The named model at random parameters, in units far from standardised ones."""
-    model = random_model(name, noise=noise, num_noise_inducing=5, **options) if noise.startswith("gp") else random_model(name, noise=noise, **options)
+    model = (
+        random_model(name, noise=noise, num_noise_inducing=5, **options)
+        if noise.startswith("gp")
+        else random_model(name, noise=noise, **options)
+    )
     names = [f"x{number}" for number in range(NUM_INPUTS)], [f"y{number}" for number in range(NUM_OUTPUTS)]
     return Fitted(model, SCALING, *names, History((), 0))
 
