@@ -136,9 +136,9 @@ class OnnxFile:
 
     def run(self, x: Any) -> dict[str, Array]:
         """All results by name: mean, std, and quantiles and jacobian where the file has them."""
-        matrix, names = as_matrix(in_order(x, self.input_names, "X"), "X")
+        matrix, _ = as_matrix(in_order(x, self.input_names, "X"), "X")
         require_columns(matrix, self.input_names, "X")
-        require_finite_inputs(matrix, names)
+        require_finite_inputs(matrix, self.input_names)
         names = [output.name for output in self.session.get_outputs()]
         size = max(1, _NUMBERS_AT_ONCE // int(self.card["numbers_per_row"]))
         starts = range(0, max(1, len(matrix)), size)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -116,7 +117,8 @@ class StudentTLaw(NormalLaw):
     def _inverse_gammas(self) -> Nodes:
         """Values of 1/λ on an evenly spaced grid of log λ."""
         shape = 0.5 * self.dof.double()
-        steps = torch.arange(-_LEFT, _RIGHT, _STEP, dtype=shape.dtype, device=shape.device).unsqueeze(-1)
+        # By NumPy, so that it is a constant where a program is traced.
+        steps = torch.as_tensor(np.arange(-_LEFT, _RIGHT, _STEP), dtype=shape.dtype, device=shape.device).unsqueeze(-1)
         log_scale = steps / shape.sqrt()
         log_weight = torch.log_softmax(shape * (log_scale - torch.expm1(log_scale)), 0)
         return Nodes(torch.exp(-log_scale).to(self.dof), log_weight.to(self.dof))
