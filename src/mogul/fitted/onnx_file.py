@@ -48,6 +48,10 @@ class Agreement:
 
     Differences of means and quantiles are in standard deviations of the output in training, those of standard
     deviations are shares, those of a Jacobian are shares of the output's largest slope.
+
+    Example:
+        >>> Agreement(60, {"mean": 2e-7, "std": 1e-4}, {"mean": 1e-5, "std": 1e-5}).holds
+        False
     """
 
     num_rows: int
@@ -70,16 +74,7 @@ class Agreement:
 class OnnxFile:
     """An exported model in onnxruntime: arrays or frames in, arrays out, in the user's units.
 
-    Example:
-        >>> import mogul, tempfile
-        >>> x = np.linspace(0, 1, 30)[:, None]
-        >>> fitted = mogul.fit(x, np.sin(6 * x))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = fitted.export(f"{folder}/sine.onnx")
-        ...     again = OnnxFile.read(f"{folder}/sine.onnx")
-        >>> mean, std = again.mean_std([[0.5]])
-        >>> bool(abs(mean - fitted.predict([[0.5]]).mean) < 1e-6)
-        True
+    docs/howto/export.md has an example.
     """
 
     session: Any
