@@ -46,6 +46,7 @@ _TRAJECTORY = (
 _SMALL = "`python -m benchmarks small`: 40 generated problems, both sides in one process of one thread."
 _PANEL = "The same command; see `benchmarks/small.py`."
 _ROW = "Median of 600 calls, in turns of 20: mean and std of one row, noise included."
+_LOOP = "The same in one thread, by an exported program: float32, inputs and results in float64, in the user's units."
 
 FIGURES = (
     Figure("step_speedup", "training step, MOGP, × faster than GPyTorch's LMC as it comes", 3.0, False, _STEP),
@@ -94,6 +95,16 @@ FIGURES = (
     ),
     Figure("latency_ms", "one row, milliseconds", 0.3, True, _ROW),
     Figure("latency_speedup", "one row, × faster than GPyTorch's LMC", 20, False, _ROW),
+    Figure("loop_mogp_ms", "one row of an exported MOGP in onnxruntime, milliseconds", 0.12, True, _LOOP),
+    Figure("loop_mogp_speedup", "… × faster than GPyTorch's LMC", 40, False, _LOOP),
+    Figure("loop_n_sbgprn_ms", "… of an N-SBGPRN with GP noise, milliseconds", 0.3, True, _LOOP),
+    Figure(
+        "loop_rows_speedup",
+        "100,000 rows of a MOGP, one thread, × faster than GPyTorch's LMC",
+        6,
+        False,
+        "The faster of onnxruntime and torch's predictor; the peer in chunks of the size that it is fastest with.",
+    ),
     Figure(
         "wide_peak_gb",
         "P = 10,000 outputs, L = 20, M = 400, B = 500: peak memory of training steps, GB",

@@ -195,7 +195,7 @@ class TestExport:
     """Through torch.export, with any number of rows."""
 
     @pytest.mark.filterwarnings("ignore")  # torch's own
-    @pytest.mark.parametrize("name", ["mogp", "sbgprn", "dgp"])
+    @pytest.mark.parametrize("name", ["mogp", "sbgprn", "dgp", "n-mogp"])
     def test_an_exported_program_says_the_same(self, name):
         predictor = Predictor.of(random_model(name), 3)
         shapes = ({0: torch.export.Dim("N")},)

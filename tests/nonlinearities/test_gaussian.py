@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.helpers.normal_integrals import covariance, expect_product
 
-from mogul.nonlinearities.gaussian import bivariate_cdf, cdf, excess, pdf, rectified_excess
+from mogul.nonlinearities.gaussian import bivariate_cdf, cdf, excess, integrate_fixed, pdf, rectified_excess
 
 POINTS = [0.0, 0.3, -1.1, 2.5, -4.0]
 CORRELATIONS = [0.0, 0.5, -0.5, 0.9249, 0.9251, 0.999999, -0.999999]
@@ -162,3 +162,15 @@ def test_float32_agrees_with_float64(function):
 def test_second_derivatives_are_right(function, rho):
     arguments = tuple(tensor([v], requires_grad=True) for v in (0.3, -0.4, rho))
     assert torch.autograd.gradgradcheck(function, arguments)
+
+
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-10), (torch.float32, 1e-7)])
+def test_one_rule_for_all_correlations_equals_the_choice_by_correlation(dtype, atol):
+    correlations = [0.0, 1e-4, 0.3, 0.9, 0.93, 0.999, 1 - 1e-6, 1 - 1e-7, 1.0]
+    nearly = [0.3 + gap for gap in (1e-7, 1e-5, 1e-3, 0.1)]
+    (h, k, rho), _ = grid(correlations, [*POINTS, *nearly, 8.0, -39.0])
+    h, k, rho = (part.to(dtype) for part in (h, k, rho))
+    found = integrate_fixed(h, k, rho)
+    expected = [function(h.double(), k.double(), rho.double()) for function in (excess, rectified_excess)]
+    for one, other in zip(found, expected, strict=True):
+        assert_close(one.double(), other, atol)

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -157,10 +158,11 @@ def assemble(diagonal: Float[Tensor, "*S H"], pairs: Float[Tensor, "*S Q"]) -> F
             [0.5000, 1.0000]])
     """
     size = diagonal.shape[-1]
-    first, second = torch.triu_indices(size, size, offset=1, device=diagonal.device)
-    place = torch.empty(size, size, dtype=torch.long, device=diagonal.device)
-    place.diagonal().copy_(torch.arange(size))
-    place[first, second] = place[second, first] = size + torch.arange(len(first), device=diagonal.device)
+    # In NumPy, so that it is a constant where a program is traced.
+    upper = np.diag(np.arange(size))
+    above = np.triu_indices(size, 1)
+    upper[above] = size + np.arange(len(above[0]))
+    place = torch.as_tensor(upper + np.triu(upper, 1).T, device=diagonal.device)
     # By index: a 0/1 matrix would have H⁴/2 entries.
     entries = torch.cat([diagonal, pairs], dim=-1).index_select(-1, place.flatten())
     return entries.reshape(*diagonal.shape, size)

@@ -16,7 +16,7 @@ from mogul.data.encodings.encoding import InputEncoding
 from mogul.data.sources.containers import FrameKind, as_array, frame_kind
 from mogul.errors import ConfigError, FileError, require_natural
 from mogul.fitted.files import load_with_extra, save
-from mogul.fitted.fitted import Fitted
+from mogul.fitted.fitted import Engine, Fitted
 from mogul.fitted.predictor import FittedPredictor
 from mogul.training import FitRequest
 
@@ -79,10 +79,12 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         estimator._keep(fitted)
         return estimator
 
-    def predictor(self, num_samples: int = 32, seed: int = 0, precision: Any = None) -> FittedPredictor:
+    def predictor(
+        self, num_samples: int = 32, seed: int = 0, precision: Any = None, engine: Engine = "torch"
+    ) -> FittedPredictor:
         """A frozen copy for fast predictions in a loop; only deep models use draws."""
         check_is_fitted(self)
-        return self.fitted_.predictor(num_samples, seed, precision)
+        return self.fitted_.predictor(num_samples, seed, precision, engine)
 
     def _keep(self, fitted: Fitted) -> None:
         self.fitted_ = fitted

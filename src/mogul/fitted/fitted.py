@@ -1,9 +1,9 @@
 """A fitted model in the user's units."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from mogul.data.checks import (
 from mogul.data.encodings.encoding import InputEncoding
 from mogul.data.sources.containers import Outputs, as_array, frame_kind, named_dataset
 from mogul.data.splits import group_numbers
-from mogul.errors import ConfigError, DataError, ShapeError, require_positive
+from mogul.errors import ConfigError, DataError, ShapeError, require_positive, unknown_name
 from mogul.fitted.blueprint import Blueprint
 from mogul.fitted.calibration import Calibration
 from mogul.fitted.history import Choice, History
@@ -34,9 +34,13 @@ from mogul.models.inputs import Latent
 from mogul.models.model import Model
 from mogul.prediction import Prediction, Warped, predict
 
+if TYPE_CHECKING:
+    from mogul.fitted.onnx_file import Agreement
+
 # Numbers in a part of a prediction's mixture: about 160 MB in float64.
 _PART = 20_000_000
 _CALIBRATION_DRAWS = 50
+Engine = Literal["torch", "onnx"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,47 @@ class Fitted:
         from mogul.fitted.files import save  # imports this module
 
         save(self, path)
+
+    def export(
+        self,
+        path: str | PathLike[str],
+        *,
+        quantiles: Sequence[float] = (),
+        jacobian: bool = False,
+        precision: Literal["float32", "float64"] | None = None,
+        num_samples: int = 32,
+        seed: int = 0,
+    ) -> "Agreement":
+        """Write mean and standard deviation at x as an ONNX program, once it agrees with the model.
+
+        The program takes `x` (N, D) and returns `mean` and `std` (N, P), for any number of rows, in float64 and in the
+        user's units; names and sizes are in its metadata. `OnnxFile.read` runs it without torch's model. Needs
+        `mogul[export]`.
+
+        Args:
+            path: the file; an existing one is replaced once the new one is complete.
+            quantiles: levels of a further result `quantiles` (Q, N, P): see `MixtureQuantiles`.
+            jacobian: whether to add a result `jacobian` (N, P, D), ∂mean/∂x.
+            precision: of the computation, float32 or float64; the model's by default.
+            num_samples: draws of the inner layers of a deep model, fixed in the file.
+            seed: seed of those draws.
+
+        Returns:
+            the largest differences from the model on random rows, outside the data, and at inducing points.
+        """
+        from mogul.fitted.onnx_file import Settings, write_onnx  # imports this module
+
+        self.require_exportable()
+        return write_onnx(self, path, Settings(list(quantiles), jacobian, precision, num_samples, seed))
+
+    def require_exportable(self) -> None:
+        """An error for latent inputs and for transformed outputs."""
+        if self.is_latent:
+            raise ConfigError(
+                "Export needs a model with observed inputs; this one infers its inputs from outputs. "
+                "Fit with observed inputs, or use predictor() at latent positions."
+            )
+        self._require_untransformed("export", "Use modelled.export(path): mean and std of transformed outputs.")
 
     def superseded_by(self, retrained: "Fitted") -> "Fitted":
         """`retrained`, the model trained on all rows, with this one's held-out score and choice."""
@@ -285,9 +330,26 @@ class Fitted:
         parts = Fitted.predict_parts(self, data, num_samples, seed)  # at this x, observed or latent
         return np.concatenate([prediction.log_density(own) for prediction, own in parts])
 
-    def predictor(self, num_samples: int = 32, seed: int = 0, precision: torch.dtype | None = None) -> FittedPredictor:
-        """A frozen copy for fast predictions at x, in the user's units; only deep models use draws."""
+    def predictor(
+        self,
+        num_samples: int = 32,
+        seed: int = 0,
+        precision: torch.dtype | None = None,
+        engine: Engine = "torch",
+    ) -> FittedPredictor:
+        """A frozen copy for fast predictions at x, in the user's units; only deep models use draws.
+
+        With engine="onnx", onnxruntime computes mean and standard deviation: faster for single rows. It needs
+        `mogul[export]`, and a few seconds to export and check.
+        """
         self._require_untransformed("predictor", "Use predict, or modelled.predictor() for transformed outputs.")
+        if engine not in get_args(Engine):
+            raise unknown_name("engine", engine, get_args(Engine))
+        if engine == "onnx":
+            from mogul.fitted.onnx_file import onnx_predictor  # imports this module
+
+            self.require_exportable()
+            return onnx_predictor(self, num_samples, seed, precision)
         predictor = self._predictor(num_samples, seed, precision)
         stretch = None if self.calibration is None else self.calibration.stretch
         return FittedPredictor(predictor, self.scaling, self.input_names, stretch, self.encoding)

@@ -16,7 +16,7 @@ from mogul.data import Scaling
 from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
 from mogul.data.encodings.encoding import InputEncoding
 from mogul.errors import ConfigError, ShapeError, require_natural, require_positive
-from mogul.heads import BayesianMixing
+from mogul.heads import BayesianMixing, Neural
 from mogul.heads.mixing import FrozenMixing
 from mogul.means.plane import FrozenPlaneUncertainty, PlaneUncertainty
 from mogul.models.inputs import Observed
@@ -28,14 +28,14 @@ from mogul.priors._frozen import FrozenDeep, FrozenGPs
 # Numbers in the largest tensor of a chunk: 6 MB in float32, which fits into caches. Rows per second of a MOGP with
 # 7 × 400 inducing variables: 26,000 at 4 million, 40,000 at 2, 38,000 at 1, 27,000 at a quarter.
 _NUMBERS_AT_ONCE = 1_500_000
+NUM_NODES = 20
 
 
 class Predictor(nn.Module):
     """The model's predictions in standardised units, from a copy whose GPs are `FrozenGPs`.
 
     Nothing changes after construction, so threads may share one. `torch.export.export(predictor, (x,))` works, with a
-    dynamic number of rows, for models without hidden units. N- models choose their algorithm by the data, which torch
-    cannot trace.
+    dynamic number of rows: see `Fitted.export`.
 
     A deep model's inner layers are drawn `num_samples` times, from noise that is fixed and shared by all rows:
     predictions are smooth in x and deterministic.
@@ -72,6 +72,8 @@ class Predictor(nn.Module):
             draws.numel() * per_draw,
             frozen.mean.numbers_per_row,
         )
+        # An exported program holds all nodes of the moments of hidden units at once.
+        self.numbers_per_row_exported = self._numbers_per_row * (NUM_NODES if isinstance(features, Neural) else 1)
 
     @staticmethod
     def of(model: Model, num_samples: int = 32, seed: int = 0, precision: torch.dtype | None = None) -> "Predictor":
@@ -99,6 +101,21 @@ class Predictor(nn.Module):
         with torch.no_grad():
             return Predictor(frozen, num_inputs, num_samples).eval()
 
+    @property
+    def singles(self) -> "list[Predictor]":
+        """The predictors behind it: itself."""
+        return [self]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision."""
+        return self.scale.dtype
+
+    def components(self, x: Float[Tensor, "N D"]) -> Marginals:
+        """Mean and variance of the signal for each draw or site of a deep model's inner layers."""
+        generator = torch.Generator(x.device)
+        return self.frozen.outputs(self.frozen.prior(x, self.num_samples, generator), x, generator)
+
     def forward(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N P"]]:
         """Mean and standard deviation, noise included, of all rows at once."""
         signal = self._signal(self.frozen, x)
@@ -125,14 +142,16 @@ class Predictor(nn.Module):
         # Under inference_mode there would be no gradients.
         with torch.inference_mode(False), torch.enable_grad():
             # Each row is repeated for each output, and the graph keeps a few tensors of the largest size.
-            return torch.cat([self._jacobian(rows) for rows in self._chunks(x, 4 * len(self.scale))])
+            return torch.cat([self.slopes(rows) for rows in self._chunks(x, 4 * len(self.scale))])
 
-    def _jacobian(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "N P D"]:
-        num_outputs, num_rows = len(self.scale), len(rows)
+    def slopes(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "N P D"]:
+        """∂mean/∂x of all rows at once, where gradients are on."""
+        num_outputs, num_rows = len(self.scale), rows.shape[0]  # `len` would be a number to a tracer
         # One backward pass over repeated rows instead of one pass per output: fewer calls.
         copies = rows.detach().repeat(num_outputs, 1).requires_grad_()
         means = self._mean(copies).reshape(num_outputs, num_rows, num_outputs)
-        (slopes,) = torch.autograd.grad(means.diagonal(dim1=0, dim2=2).sum(), copies)
+        own = torch.eye(num_outputs).to(means).unsqueeze(1)
+        (slopes,) = torch.autograd.grad((own * means).sum(), copies)
         return slopes.reshape(num_outputs, num_rows, self.num_inputs).transpose(0, 1)
 
     def _mean(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "N P"]:
@@ -294,21 +313,40 @@ class PooledPredictor(nn.Module):
     def __init__(self, members: Sequence[Predictor]) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
+        self.num_inputs = members[0].num_inputs
+
+    @property
+    def singles(self) -> list[Predictor]:
+        """The predictors behind it: those of the members."""
+        return [member for member in self.members if isinstance(member, Predictor)]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision."""
+        return self.singles[0].dtype
+
+    def forward(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N P"]]:
+        """Mean and standard deviation, noise included, of all rows at once."""
+        return _pooled([member.forward(x) for member in self.singles])
+
+    def slopes(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N P D"]:
+        """∂mean/∂x of all rows at once, where gradients are on."""
+        return torch.stack([member.slopes(x) for member in self.singles]).mean(0)
 
     def mean_std(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N P"]]:
         """Mean and standard deviation of the outputs, noise included."""
-        each = [member.mean_std(x) for member in self._predictors()]
-        means, stds = torch.stack([mean for mean, _ in each]), torch.stack([std for _, std in each])
-        var = stds.square().mean(0) + means.var(0, correction=0)
-        return means.mean(0), var.sqrt()
+        return _pooled([member.mean_std(x) for member in self.singles])
 
     def mean(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N P"]:
         """Mean of the outputs."""
-        return torch.stack([member.mean(x) for member in self._predictors()]).mean(0)
+        return torch.stack([member.mean(x) for member in self.singles]).mean(0)
 
     def jacobian(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N P D"]:
         """∂mean/∂x."""
-        return torch.stack([member.jacobian(x) for member in self._predictors()]).mean(0)
+        return torch.stack([member.jacobian(x) for member in self.singles]).mean(0)
 
-    def _predictors(self) -> list[Predictor]:
-        return [member for member in self.members if isinstance(member, Predictor)]
+
+def _pooled(each: Sequence[tuple[Tensor, Tensor]]) -> tuple[Float[Tensor, "N P"], Float[Tensor, "N P"]]:
+    means, stds = torch.stack([mean for mean, _ in each]), torch.stack([std for _, std in each])
+    var = stds.square().mean(0) + (means - means.mean(0)).square().mean(0)
+    return means.mean(0), var.sqrt()

@@ -15,7 +15,7 @@ from mogul._typing import Array, BoolArray, IntArray
 from mogul.core.base_samples import Normals
 from mogul.errors import ConfigError, FileError, FitError
 from mogul.means.linear import SMALLEST_RESIDUAL, OutputMean
-from mogul.means.trees import TreeSum, has_arrays
+from mogul.means.trees import TraceableTrees, TreeSum, has_arrays
 
 REGRESSORS = ("trees", "boosting")
 NUM_TREES = 300
@@ -91,6 +91,14 @@ class RegressorMean(OutputMean):
         """The regressor that a model file cannot hold, if there is one."""
         return next((_words(part.regressor) for part in self.parts if isinstance(part, InMemory)), None)
 
+    def traceable(self) -> "TraceableMean":
+        """The same mean for `torch.export`; trees only."""
+        if self.unstorable is not None:
+            raise ConfigError(
+                f"A mean must be trees or boosting to be exported; got {self.unstorable}. Fit with mean='trees'."
+            )
+        return TraceableMean([part for part in self.parts if isinstance(part, TreeSum)], self.scale)
+
     @property
     def numbers_per_row(self) -> int:
         """Those of the largest part."""
@@ -118,6 +126,23 @@ class RegressorMean(OutputMean):
         for part in self.parts:
             result[:, part.columns] = torch.cat([part(some) for some in rows.split(size)])  # type: ignore[index,no-untyped-call]
         return result.to(x.dtype).reshape(*x.shape[:-1], len(self.scale))
+
+
+class TraceableMean(OutputMean):
+    """A `RegressorMean` of trees, for `torch.export`."""
+
+    order: Tensor
+
+    def __init__(self, parts: list[TreeSum], scale: Float[Tensor, "P"]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(TraceableTrees(part) for part in parts)
+        self.register_buffer("scale", scale)
+        self.order = torch.cat([part.columns for part in parts]).argsort()
+
+    def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N P"]:
+        """What the trees predict, in the precision of x."""
+        each = torch.cat([part(x.detach()) for part in self.parts], dim=-1)
+        return each.index_select(-1, self.order).to(x.dtype)
 
 
 class InMemory(nn.Module):

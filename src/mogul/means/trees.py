@@ -128,6 +128,32 @@ class TreeSum(nn.Module):
         return total / self.divisor
 
 
+class TraceableTrees(nn.Module):
+    """The same sums for `torch.export`: float64 numbers in place of bits, which ONNX cannot decode, and one sum."""
+
+    def __init__(self, trees: TreeSum) -> None:
+        super().__init__()
+        # Plain attributes: buffers would follow the model's precision.
+        self.threshold = trees.threshold_bits.view(torch.float64).clone()
+        self.values = trees.value_bits.view(torch.float64).clone()
+        self.baseline = trees.baseline_bits.view(torch.float64).clone()
+        self.roots, self.below = trees.roots.long(), trees.below.flatten().long()
+        self.feature = trees.feature.long()
+        self.depth, self.divisor, self.rounded = trees.depth, trees.divisor, trees.rounded
+
+    def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N C"]:
+        """In float64; rows are (N, T) of trees, node by node."""
+        inputs = (x.float() if self.rounded else x).double()
+        node = self.roots.expand(x.shape[0], -1)
+        for _ in range(self.depth):
+            inner = node.clamp_min(0)
+            right = inputs.gather(1, self.feature[inner]) > self.threshold[inner]
+            node = torch.where(node < 0, node, self.below[2 * inner + right])
+        total = self.values[-1 - node].sum(1) if self.roots.numel() else 0.0
+        result: Tensor = (self.baseline + total) / self.divisor
+        return result.expand(x.shape[0], -1)
+
+
 def has_arrays(regressor: Any) -> bool:
     """Whether a fitted or unfitted regressor can be stored as arrays."""
     if type(regressor) in _FORESTS:

@@ -21,15 +21,21 @@ from torch import Tensor
 # end at ρ = 1 is split off.
 _NEAR_ONE = 0.925
 _NUM_NODES = {torch.float64: 20, torch.float32: 8}
+# The rule for all correlations: nodes, the exponent beyond which a density counts as nothing, and the largest atanh ρ.
+_NUM_FIXED_NODES = {torch.float64: 40, torch.float32: 20}
+_NEGLIGIBLE = {torch.float64: 30.0, torch.float32: 18.0}
+_FARTHEST = {torch.float64: 24.0, torch.float32: 16.0}
+# Up to so many values predictors use it, too: it takes 25 calls of torch where the other takes 80 and more.
+_FEW = 500
 # Φ and φ have long saturated here, in float64 too; larger arguments would only overflow when squared.
 _SATURATED = 40.0
 
 
 @cache
-def _legendre_nodes(dtype: torch.dtype) -> tuple[tuple[float, float], ...]:
-    """Nodes and weights of Gauss–Legendre quadrature on [0, 1], as many as the precision can tell from more."""
-    nodes, weights = np.polynomial.legendre.leggauss(_NUM_NODES[dtype])
-    return tuple(zip(0.5 * (nodes + 1), 0.5 * weights, strict=True))
+def _legendre_nodes(count: int) -> tuple[tuple[float, float], ...]:
+    """Nodes and weights of Gauss–Legendre quadrature on [0, 1]."""
+    nodes, weights = np.polynomial.legendre.leggauss(count)
+    return tuple(zip((0.5 * (nodes + 1)).tolist(), (0.5 * weights).tolist(), strict=True))
 
 
 def pdf(x: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
@@ -123,9 +129,11 @@ def _conditionals(h: Tensor, k: Tensor, rho: Tensor) -> tuple[Tensor, Tensor, Te
 def _integrate(h: Tensor, k: Tensor, rho: Tensor) -> tuple[Tensor, Tensor]:
     """Both integrals, by quadrature in the angle, or by the split-off form where |ρ| is near one."""
     negative = rho < 0
-    h, k, rho = _saturate(h), _saturate(k), rho.clamp(-1, 1)
     # φ₂(h, k; −r) = φ₂(h, −k; r): only positive correlations need an algorithm.
-    k, rho = torch.where(negative, -k, k), rho.abs()
+    h, k, rho = _saturate(h), _saturate(torch.where(negative, -k, k)), rho.clamp(-1, 1).abs()
+    if torch.compiler.is_exporting() or (torch.is_inference_mode_enabled() and rho.numel() <= _FEW):
+        plain, rectified = integrate_fixed(h, k, rho)
+        return torch.where(negative, -plain, plain), rectified
     plain, rectified = _integrate_angle(h, k, rho)
     near_one = rho > _NEAR_ONE
     if bool(near_one.any()):
@@ -133,12 +141,41 @@ def _integrate(h: Tensor, k: Tensor, rho: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(negative, -plain, plain), rectified
 
 
+def integrate_fixed(h: Tensor, k: Tensor, rho: Tensor) -> tuple[Tensor, Tensor]:
+    """Both integrals by one rule for 0 ≤ ρ ≤ 1, without a choice by the data, so that it can be exported.
+
+    With r = tanh u, w = e^{−u} and a = 1 + w²:
+
+        φ₂ dr = exp(−½ a (hk + (h − k)² a/4w²)) w/(πa) du
+
+    which is smooth where φ₂ has a singular end, at ρ = 1: there it falls as e^{−u}, and once (h − k) e^u is large,
+    faster than any exponential. Gauss–Legendre nodes up to u = atanh ρ, or to where it has fallen to nothing. Errors
+    for all ρ: below 2e-11 in float64, 1e-7 in float32. For 400 values it takes 0.8 of the time of the algorithm with a
+    choice, for many three to ten times as long.
+    """
+    rule = torch.tensor(_legendre_nodes(_NUM_FIXED_NODES[rho.dtype]), dtype=rho.dtype, device=rho.device)
+    nodes, weights = rule.unbind(-1)
+    limits = torch.finfo(rho.dtype)
+    product, gap_squared = h * k, (h - k).square()
+    fallen = torch.log(1 + math.sqrt(8 * _NEGLIGIBLE[rho.dtype]) * torch.rsqrt(gap_squared.clamp_min(limits.tiny)))
+    reach = 0.5 * torch.log((1 + rho) / (1 - rho).clamp_min(limits.eps**2))
+    reach = torch.minimum(reach.clamp_max(_FARTHEST[rho.dtype]), fallen)
+    w = torch.exp(-reach.unsqueeze(-1) * nodes)
+    square = w * w
+    a = 1 + square
+    exponent = a * torch.addcmul(product.unsqueeze(-1), 0.25 * gap_squared.unsqueeze(-1), a / square)
+    density = torch.exp(-0.5 * exponent) * (w / a)
+    scale = reach / math.pi
+    rectified = (density * (rho.unsqueeze(-1) - (1 - square) / a)) @ weights
+    return scale * (density @ weights), scale * rectified
+
+
 def _integrate_angle(h: Tensor, k: Tensor, rho: Tensor) -> tuple[Tensor, Tensor]:
     """With r = sin θ: φ₂ dr = exp(−(h²+k²−2hk sin θ) / 2cos²θ) dθ / 2π. One node at a time: no extra axis."""
     angle = torch.asin(rho.clamp_max(_NEAR_ONE))
     product, squares = h * k, 0.5 * (h * h + k * k)
     plain, rectified = torch.zeros_like(rho), torch.zeros_like(rho)
-    for node, weight in _legendre_nodes(rho.dtype):
+    for node, weight in _legendre_nodes(_NUM_NODES[rho.dtype]):
         sine = torch.sin(node * angle)
         density = torch.addcmul(squares, product, sine, value=-1).div_(sine.square().sub_(1)).exp_()
         plain.add_(density, alpha=weight)
@@ -162,7 +199,7 @@ def _integrate_near_one(h: Tensor, k: Tensor, rho: Tensor) -> tuple[Tensor, Tens
         1 - c * (gap_squared - q_squared) * (1 - d * gap_squared / 5) / 3 + c * d * q_squared.square() / 5
     ) - math.sqrt(2 * math.pi) * gap * tail * (1 - c * gap_squared * (1 - d * gap_squared / 5) / 3)
     remainder = torch.zeros_like(rho)
-    for node, weight in _legendre_nodes(rho.dtype):
+    for node, weight in _legendre_nodes(_NUM_NODES[rho.dtype]):
         x_squared = (node * q).square()
         r = (1 - x_squared).sqrt()
         smooth = torch.exp(-0.5 * product * x_squared / (1 + r).square()) / r

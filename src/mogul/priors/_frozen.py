@@ -9,6 +9,7 @@ import torch
 from gpytorch.kernels import Kernel
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from mogul.core.moments import Marginals, standard_normal
 from mogul.core.radial import RADIALS
@@ -160,6 +161,20 @@ class FrozenWarp(nn.Module):
         return warped
 
 
+class _Traceable(TorchFunctionMode):
+    """For GPyTorch's kernels, which choose by values and by the number of rows: no program holds such a choice.
+
+    Tensors are equal only if they are the same object, and in an exported program distances are norms of differences.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.equal:
+            return args[0] is args[1]
+        if func is torch.cdist and torch.compiler.is_exporting():
+            return torch.linalg.vector_norm(args[0].unsqueeze(-2) - args[1].unsqueeze(-3), dim=-1)
+        return func(*args, **(kwargs or {}))
+
+
 class FrozenAny(nn.Module):
     """Any GPyTorch kernel, evaluated by GPyTorch."""
 
@@ -172,14 +187,16 @@ class FrozenAny(nn.Module):
 
     def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "K N M"]:
         """K_xz, made dense."""
-        cross: Tensor = self.kernel(self.points, x).to_dense()
+        with _Traceable():
+            cross: Tensor = self.kernel(self.points, x).to_dense()
         return cross.mT.reshape(-1, *cross.mT.shape[-2:])
 
     def variance(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "K N"]:
         """k(x, x)."""
         # Without the extra axis, GPyTorch mistakes L variances at N = L points for a matrix and keeps its diagonal.
-        value: Tensor = self.kernel(x.unsqueeze(0), diag=True)
-        return value.reshape(-1, len(x))
+        with _Traceable():
+            value: Tensor = self.kernel(x.unsqueeze(0), diag=True)
+        return value.reshape(-1, x.shape[0])
 
 
 def freeze_kernel(kernel: Kernel, points: Float[Tensor, "*K M D"]) -> FrozenKernel:

@@ -75,6 +75,11 @@ class NoiseLaw(ABC):
     ) -> Float[Tensor, "*S N P"]:
         """The same for `log_density`."""
 
+    def variance_nodes(self) -> "Nodes":
+        """Values of the noise variance and their probabilities: the variance itself where it is not random."""
+        var = self.var.unsqueeze(0)
+        return Nodes(var, torch.zeros_like(var))
+
     @property
     def is_drawn(self) -> bool:
         """Whether noise variances are random and drawn for each component."""
@@ -236,6 +241,10 @@ class NormalLaw(NoiseLaw):
         points = signal_var[:1] if noise.center.dim() < 3 else signal_var
         arrays = [part.expand_as(points).double().cpu().numpy() for part in parts]
         return ScaleMixture(signal_var.double().cpu().numpy(), *arrays)
+
+    def variance_nodes(self) -> Nodes:
+        """Those of draws."""
+        return self.nodes()
 
     def nodes(self) -> Nodes:
         """Values of the variance for draws: a single one."""

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -75,6 +76,15 @@ class StudentTLaw(NormalLaw):
         unfloored = super().draw_var(shape, generator) - self.floor_var
         return unfloored * self._inverse_gammas().draw(shape, generator) + self.floor_var
 
+    def variance_nodes(self) -> Nodes:
+        """All pairs of a value without heavy tails and a value of 1/λ."""
+        own, tails = self.nodes(), self._inverse_gammas()
+        # (K, 1, *T, P) beside (1, J, 1…, P)
+        shape = (1, len(tails.value), *(1,) * (own.value.dim() - 2), tails.value.shape[-1])
+        unfloored = (own.value - self.floor_var).unsqueeze(1) * tails.value.reshape(shape)
+        log_weight = own.log_weight.unsqueeze(1) + tails.log_weight.reshape(shape)
+        return Nodes((unfloored + self.floor_var).flatten(0, 1), log_weight.flatten(0, 1))
+
     def log_scale(self) -> LogScale:
         """relative − log β − log λ."""
         center = self.relative - self.log_precision
@@ -107,7 +117,8 @@ class StudentTLaw(NormalLaw):
     def _inverse_gammas(self) -> Nodes:
         """Values of 1/λ on an evenly spaced grid of log λ."""
         shape = 0.5 * self.dof.double()
-        steps = torch.arange(-_LEFT, _RIGHT, _STEP, dtype=shape.dtype, device=shape.device).unsqueeze(-1)
+        # By NumPy, so that it is a constant where a program is traced.
+        steps = torch.as_tensor(np.arange(-_LEFT, _RIGHT, _STEP), dtype=shape.dtype, device=shape.device).unsqueeze(-1)
         log_scale = steps / shape.sqrt()
         log_weight = torch.log_softmax(shape * (log_scale - torch.expm1(log_scale)), 0)
         return Nodes(torch.exp(-log_scale).to(self.dof), log_weight.to(self.dof))
