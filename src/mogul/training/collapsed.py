@@ -278,7 +278,7 @@ def _slices(num_rows: int, numbers_per_row: int) -> list[slice]:
     return [slice(first, first + step) for first in range(0, num_rows, step)]
 
 
-def _solved(root: Float[Tensor, "*K M M"], values: Float[Tensor, "*K M T"]) -> Float[Tensor, "*K M T"]:
+def _solved(root: Float[Tensor, "... M M"], values: Float[Tensor, "... M T"]) -> Float[Tensor, "... M T"]:
     """L⁻¹ values, for a lower triangle L."""
     return torch.linalg.solve_triangular(root, values, upper=False)
 

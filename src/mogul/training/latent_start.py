@@ -27,8 +27,8 @@ _STEPS, _TRIAL_ROUNDS, _ROUNDS = 75, 2, 12
 _SMALL_GAIN = 1e-3
 # Steps with a noise variance for each output, and those that place further rows.
 _LAST_STEPS, _PLACING_STEPS = 100, 50
-# Neighbours in Isomap's graph; the spread of starts around principal components.
-_NEIGHBOURS, _SPREAD = 10, 0.2
+# Neighbours in the graphs of Isomap's two starts; the spread of further starts around principal components.
+_NEIGHBOURS, _SPREAD = (10, 6), 0.2
 # Rounds of filling in missing values by principal components.
 _FILLING_ROUNDS = 30
 
@@ -55,7 +55,7 @@ class LatentStart:
             batch: standardised rows; missing outputs are left out.
             num_inputs: the number of latent inputs.
             num_inducing: the number of inducing points.
-            num_starts: principal components, Isomap, then perturbed principal components.
+            num_starts: how many starts: see `starting_means`.
             seed: of k-means and perturbations.
             ard: whether each latent input has a lengthscale.
         """
@@ -151,15 +151,15 @@ def _searched(gplvm: CollapsedGPLVM, batch: Batch, rounds: int) -> CollapsedGPLV
 def starting_means(
     batch: Batch, num_inputs: int, num_starts: int, rng: np.random.Generator
 ) -> Iterator[Float[Array, "N D"]]:
-    """Means of q(X) to start from: principal components, Isomap, and principal components with noise.
+    """Means of q(X) to start from: principal components, Isomap twice, and principal components with noise.
 
-    Isomap unrolls what principal components fold. It is left out where rows are too few for its graph.
+    Isomap unrolls what principal components fold. Where rows are too few for its graph, there is noise in its place.
     """
     y = filled(batch, num_inputs)
     linear = principal_scores(y, num_inputs).numpy()
     yield linear
-    for number in range(1, num_starts):
-        unrolled = _isomap(y.numpy(), num_inputs) if number == 1 else None
+    for number in range(num_starts - 1):
+        unrolled = _isomap(y.numpy(), num_inputs, _NEIGHBOURS[number]) if number < len(_NEIGHBOURS) else None
         yield linear + _SPREAD * rng.standard_normal(linear.shape) if unrolled is None else unrolled
 
 
@@ -175,13 +175,13 @@ def filled(batch: Batch, rank: int) -> Float[Tensor, "N P"]:
     return y
 
 
-def _isomap(y: Float[Array, "N P"], num_inputs: int) -> Float[Array, "N D"] | None:
+def _isomap(y: Float[Array, "N P"], num_inputs: int, neighbours: int) -> Float[Array, "N D"] | None:
     """Isomap's components, each of unit variance; None where there are too few rows."""
-    if len(y) < max(2 * _NEIGHBOURS, num_inputs + 2):
+    if len(y) < max(2 * neighbours, num_inputs + 2):
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a graph in several pieces is joined
-        found: Array = Isomap(n_neighbors=_NEIGHBOURS, n_components=num_inputs).fit_transform(y)
+        found: Array = Isomap(n_neighbors=neighbours, n_components=num_inputs).fit_transform(y)
     scale = found.std(0)
     return found / np.where(scale > 1e-6 * scale.max(), scale, 1.0) if np.isfinite(found).all() else None
 
