@@ -69,9 +69,7 @@ def class_errors(positions: Float[Array, "N D"], classes: IntArray) -> int:
     return int((classes[nearest[:, 0]] != classes).sum())
 
 
-def imputation(
-    name: str, known: Float[Array, "N P"], new: Float[Array, "T P"], num_inputs: int
-) -> dict[str, float]:
+def imputation(name: str, known: Float[Array, "N P"], new: Float[Array, "T P"], num_inputs: int) -> dict[str, float]:
     """RMSE of ours and of the rivals, and the share of hidden values inside our 90 % bands."""
     shift, scale = known.mean(0), known.std(0)
     known, new = (known - shift) / scale, (new - shift) / scale

@@ -20,7 +20,9 @@ def gplvm() -> CollapsedGPLVM:
     rng = np.random.default_rng(0)
     start = CollapsedGPLVM.start(rng.standard_normal((10, 2)), num_inducing=4, seed=0, ard=True)
     parts = {part.name: getattr(start, part.name) for part in fields(start)}
-    return replace(start, **{name: part + 0.3 * torch.as_tensor(rng.standard_normal(part.shape)) for name, part in parts.items()})
+    return replace(
+        start, **{name: part + 0.3 * torch.as_tensor(rng.standard_normal(part.shape)) for name, part in parts.items()}
+    )
 
 
 def rows_of(num_outputs: int, share: float) -> Batch:

@@ -211,8 +211,9 @@ def from_exact_start(model: str, seed: int, num_rows: int) -> TrainingConfig:
     >>> config.start, config.epochs, config.batch_size
     ('exact', 300, 300)
     """
-    nets = "dropout" not in unused_options(model)
-    steps, rate = _NETS_AFTER_EXACT if nets else _AFTER_EXACT
+    # Latent inputs are drawn once per step: more steps move them away from the collapsed bound's without a gain.
+    few_steps = "dropout" not in unused_options(model) or is_latent(model)
+    steps, rate = _NETS_AFTER_EXACT if few_steps else _AFTER_EXACT
     batch_size = min(num_rows, _EXACT_BATCH)
     return TrainingConfig(
         start="exact",

@@ -195,6 +195,8 @@ def _(kernel: ScaledRBF, lengthscale: Float[Tensor, "L D"], outputscale: Float[T
     base, like = kernel.base_kernel, kernel.base_kernel.raw_lengthscale
     if not kernel.batch_shape:  # shared by all GPs
         lengthscale, outputscale = lengthscale.pow(-2).mean(0).rsqrt(), outputscale.mean()
+    if like.shape[-1] == 1:  # one for all inputs
+        lengthscale = lengthscale.pow(-2).mean(-1, keepdim=True).rsqrt()
     base.lengthscale = lengthscale.reshape(like.shape).to(like)
     kernel.outputscale = outputscale.to(like)
 
