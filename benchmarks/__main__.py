@@ -28,6 +28,7 @@ GROUPS = {
     "prediction": "Mean and std: many rows, one row",
     "small": "Few rows: the default beside scikit-learn's exact GPs",
     "robots": "Kuka and F-Baxter",
+    "latents": "Latent inputs: classes of oil flow, and missing values of new rows",
     "precision": "Precision: N-SBGPRN, defaults, 10 epochs, random split of seed 0",
 }
 

@@ -22,7 +22,7 @@ from mogul.lab.datasets.catalogue import entry, load
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 SEEDS = range(3)
 # Latent inputs for imputation, and rows to fit and to fill in.
-OIL_INPUTS, KUKA_INPUTS, NUM_ROWS, NUM_NEW = 3, 14, 1000, 300
+OIL_INPUTS, KUKA_INPUTS, NUM_ROWS, NUM_NEW = 2, 14, 1000, 300
 
 
 def run() -> dict[str, float]:

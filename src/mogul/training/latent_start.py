@@ -87,8 +87,9 @@ class LatentStart:
         """Whether the model starts at its optimum: one GP per output, one RBF kernel, and independent noise."""
         features, mixing, prior, noise = model.head.features, model.head.mixing, model.prior, model.head.noise
         independent = isinstance(features, Identity) and isinstance(mixing, BayesianMixing)
-        one_each = isinstance(prior, IndependentGPs) and prior.num_latents == self.batch.y.shape[1]
-        return independent and one_each and isinstance(prior.kernel, ScaledRBF) and noise.solved_by_exact_gps
+        if not (independent and isinstance(prior, IndependentGPs) and isinstance(prior.kernel, ScaledRBF)):
+            return False
+        return prior.num_latents == self.batch.y.shape[1] and noise.solved_by_exact_gps
 
     @torch.no_grad()
     def apply(self, model: Model, generator: torch.Generator) -> None:
