@@ -25,8 +25,8 @@ _MOST_ROWS, _MOST_POINTS = 1000, 50
 _STEPS, _TRIAL_ROUNDS, _ROUNDS = 75, 2, 12
 # A round that gains less, in nats per observed value, is the last.
 _SMALL_GAIN = 1e-3
-# Steps with a noise variance for each output, and those that place further rows.
-_LAST_STEPS, _PLACING_STEPS = 100, 50
+# Rounds with a noise variance for each output, and steps that place further rows.
+_LAST_ROUNDS, _PLACING_STEPS = 4, 50
 # Neighbours in the graphs of Isomap's two starts; the spread of further starts around principal components.
 _NEIGHBOURS, _SPREAD = (10, 6), 0.2
 # Rounds of filling in missing values by principal components.
@@ -73,7 +73,7 @@ class LatentStart:
         best = max(tried, key=lambda gplvm: float(gplvm.bound(some)))
         best = _searched(best, some, _ROUNDS)
         own_noise = replace(best, log_noise_var=best.log_noise_var.repeat(rows.y.shape[1]))
-        best = own_noise.improved(some, _LAST_STEPS)
+        best = _searched(own_noise, some, _LAST_ROUNDS)
         if some is not rows:
             best = best.posterior(some).placed(rows, best, _PLACING_STEPS)
         return LatentStart(_with_points(best, num_inducing, seed), rows)
