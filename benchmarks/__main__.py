@@ -29,6 +29,7 @@ GROUPS = {
     "loop": "Exported programs, one thread: one row, many rows",
     "small": "Few rows: the default beside scikit-learn's exact GPs",
     "robots": "Kuka and F-Baxter",
+    "latents": "Latent inputs: classes of oil flow, and missing values of new rows",
     "precision": "Precision: N-SBGPRN, defaults, 10 epochs, random split of seed 0",
 }
 

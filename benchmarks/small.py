@@ -29,7 +29,7 @@ _Prediction = tuple[Float[Array, "T P"], Float[Array, "T P"], float]
 
 def run() -> dict[str, float]:
     """The group's figures."""
-    with _one_thread():
+    with one_thread():
         ours(*_sines(60, 0))  # what is imported at the first fit is no part of any
         return {**generated(), **sizes(), **sine_table(), **outside(), **outlier()}
 
@@ -180,7 +180,7 @@ def _scores(
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with threadpool_limits(1), warnings.catch_warnings():

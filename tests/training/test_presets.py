@@ -53,7 +53,7 @@ def test_rows_in_groups_take_smaller_steps() -> None:
         ("auto", 15_068, 200),
         ("gprn", 15_068, None),
         ("dgp", 15_068, None),
-        ("mogp-lvm", 15_068, None),
+        ("mogp-lvm", 15_068, 50),
     ],
 )
 def test_many_rows_have_200_inducing_points_where_the_paper_has_400_on_one_layer(

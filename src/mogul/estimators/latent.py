@@ -35,7 +35,7 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         epochs: passes over the data.
         batch_size: rows per step.
         learning_rate: Adam's initial learning rate.
-        num_starts: random restarts; the best is trained to the end.
+        num_starts: starts of the latent inputs, or random restarts; the best is trained to the end.
         precision: "float32" or "float64".
         num_latents: the number L of GPs.
         num_hidden: the number H of hidden units.
@@ -64,7 +64,7 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         self,
         n_components: int = 4,
         *,
-        model: str = "n-mogp",
+        model: str = "mogp",
         preset: str | None = None,
         config: TrainingConfig | None = None,
         epochs: int | None = None,
@@ -128,6 +128,12 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         inference = replace(fitted.inference, steps=self.inference_steps)
         self._keep(replace(fitted, inference=inference))
         return self
+
+    @property
+    def relevance_(self) -> Float[Array, "D"]:
+        """How much outputs vary with each latent input, relative to the most relevant: see `FittedLatent.relevance`."""
+        check_is_fitted(self)
+        return self.fitted_.relevance
 
     def transform(self, Y: Any) -> Float[Array, "N D"]:
         """Latent inputs of rows: the means of q(X), inferred from their observed outputs."""

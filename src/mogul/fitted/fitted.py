@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
+from gpytorch.kernels import RBFKernel
 from jaxtyping import Float
 
 from mogul._typing import Array
@@ -473,6 +474,24 @@ class FittedLatent(Fitted):
     def latent_means(self) -> Float[Array, "N D"]:
         """Posterior means of the latent inputs of the training rows."""
         return _latent(self.model).mean.detach().double().numpy()
+
+    @property
+    def relevance(self) -> Float[Array, "D"]:
+        """How much outputs vary with each latent input: its inverse squared lengthscale, averaged over GPs.
+
+        Relative to the largest. All are 1 where latent inputs share a lengthscale: see the option `ard`.
+        """
+        scales = [
+            module.lengthscale.detach().double().reshape(-1, module.lengthscale.shape[-1]).pow(-2).mean(0)
+            for module in self.model.modules()
+            if isinstance(module, RBFKernel)
+        ]
+        if not scales:
+            raise ConfigError(
+                "relevance needs RBF kernels, which have lengthscales; this model has none. Leave kernel out."
+            )
+        found: Array = scales[0].expand(len(self.input_names)).numpy()
+        return found / float(found.max())
 
     def infer(self, y: Any, seed: int = 0) -> Latent:
         """q(X*) of new rows, from their observed outputs; NaN is missing."""

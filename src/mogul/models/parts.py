@@ -155,9 +155,16 @@ class Parts:
         """The number L of GPs."""
         return int(self.option("num_latents"))
 
+    @declare(
+        ard=Option(
+            "Whether kernels on latent inputs have a lengthscale for each, so that inputs that are not needed switch "
+            "off; on observed inputs they always have.",
+            False,
+        )
+    )
     def kernel(self, num_latents: int | None) -> Kernel:
         """An RBF on the inputs, deep if requested; one lengthscale per input, or one for all latent inputs."""
-        return self._warped(rbf(self.x.shape[1], num_latents, ard=not self.latent))
+        return self._warped(rbf(self.x.shape[1], num_latents, ard=not self.latent or self.option("ard")))
 
     @declare(
         kernel=Option(

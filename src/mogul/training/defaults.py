@@ -8,7 +8,7 @@ from mogul.config import Precision, Stopping, TrainingConfig
 from mogul.errors import unknown_name
 from mogul.means.regressor import Regressor
 from mogul.models.families import AUTO, FROM_RESIDUALS, Name, is_latent, members, mixture, suits
-from mogul.models.parts import unused_options
+from mogul.models.parts import LATENT_GPS, unused_options
 from mogul.objective import Analytic, Expectation, MonteCarlo
 from mogul.objective.updates import NoiseUpdate
 
@@ -46,6 +46,8 @@ MOST_INDUCING = 600
 _IN_GROUPS = ("mogp", "gprn", "n-sbgprn")
 # The most outputs that have one latent GP each: with few rows, and with many.
 _SEPARATE_OUTPUTS, _FEW_OUTPUTS = 24, 4
+# The same with latent inputs; the number of inducing points that the collapsed bound is maximised with.
+_SEPARATE_LATENT, _LATENT_INDUCING = 64, 50
 
 
 def default_model(num_rows: int, num_outputs: int, *, grouped: bool = False, noise: str | None = None) -> str:
@@ -91,8 +93,10 @@ def with_defaults(
     >>> with_defaults({"noise": "gp"}, "n-sbgprn", None, num_outputs=3, num_rows=300)
     {'noise': 'gp', 'num_latents': 3, 'num_hidden': 6}
     """
-    if preset == "paper" or is_latent(model):
+    if preset == "paper":
         return {"noise": "constant", **options}
+    if is_latent(model):
+        return {"noise": "constant", **_latent_sizes(model, num_outputs, options), **options}
     separate = _SEPARATE_OUTPUTS if num_rows <= FEW_ROWS else _FEW_OUTPUTS
     num_latents = num_outputs if num_outputs <= separate else max(_FEW_OUTPUTS, math.ceil(num_outputs / 2))
     sizes = {} if "layers" in options else {"num_latents": num_latents}
@@ -103,6 +107,23 @@ def with_defaults(
     each = MODELS if model == AUTO else members(model)
     used = {size: value for size, value in sizes.items() if any(size not in unused_options(name) for name in each)}
     return {"noise": FROM_RESIDUALS, **used, **options}
+
+
+def _latent_sizes(model: str, num_outputs: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """With latent inputs: one GP for each of up to 64 outputs, as the collapsed bound has, and a lengthscale each.
+
+    >>> _latent_sizes("mogp-lvm", 12, {})
+    {'ard': True, 'num_inducing': 50, 'num_latents': 12}
+    """
+    unused = unused_options(model)
+    shared = num_outputs > _SEPARATE_LATENT or "num_mixing_inducing" not in unused  # a GP for each pair is too many
+    num_latents = LATENT_GPS if shared else num_outputs
+    sizes: dict[str, Any] = {"ard": True}
+    if "layers" not in options:
+        sizes |= {"num_inducing": _LATENT_INDUCING, "num_latents": num_latents}
+    return {name: value for name, value in sizes.items() if name not in unused} | (
+        {} if "num_hidden" in unused else {"num_hidden": 2 * (options.get("num_latents") or num_latents)}
+    )
 
 
 def _hidden_units(model: str, num_outputs: int, num_latents: int) -> dict[str, int]:
@@ -156,7 +177,7 @@ def _default(model: str, seed: int, num_rows: int, grouped: bool, own_kernel: bo
     """A budget of steps and closed-form noise; restarts and double precision for few rows."""
     few = num_rows <= FEW_ROWS
     recipe = Name.parse(model).recipe
-    if few and not (is_latent(model) or own_kernel):
+    if few and not own_kernel:
         return from_exact_start(model, seed, num_rows)
     batch_size = 250 if few else recipe.batch_size
     steps_each = math.ceil(num_rows / batch_size)
@@ -177,6 +198,8 @@ def _default(model: str, seed: int, num_rows: int, grouped: bool, own_kernel: bo
         updates=(NoiseUpdate(),),
         stopping=Stopping(),
         precision=_precision(num_rows),
+        # Latent inputs start at the maximum of the collapsed bound of some rows: random starts do not find structure.
+        start="exact" if is_latent(model) and not own_kernel else "random",
         seed=seed,
     )
 
@@ -188,8 +211,9 @@ def from_exact_start(model: str, seed: int, num_rows: int) -> TrainingConfig:
     >>> config.start, config.epochs, config.batch_size
     ('exact', 300, 300)
     """
-    nets = "dropout" not in unused_options(model)
-    steps, rate = _NETS_AFTER_EXACT if nets else _AFTER_EXACT
+    # Latent inputs are drawn once per step: more steps move them away from the collapsed bound's without a gain.
+    few_steps = "dropout" not in unused_options(model) or is_latent(model)
+    steps, rate = _NETS_AFTER_EXACT if few_steps else _AFTER_EXACT
     batch_size = min(num_rows, _EXACT_BATCH)
     return TrainingConfig(
         start="exact",

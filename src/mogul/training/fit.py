@@ -305,6 +305,8 @@ class FitRequest:
         if config is not None:
             own = {name: getattr(config, name) for name in _OF_STEPS}
             given = {name: value for name, value in own.items() if value != getattr(TrainingConfig, name)} | given
+        if is_latent(model):  # the collapsed bound has starts
+            given.pop("num_starts", None)
         return {name: value for name, value in given.items() if value != getattr(usual, name)}
 
     def on(self, rows: Int[IntArray, "K"]) -> "FitRequest":

@@ -213,6 +213,8 @@ def _(
     if not kernel.batch_shape:  # shared by all GPs
         lengthscale, outputscale = lengthscale.pow(-2).mean(0).rsqrt(), outputscale.mean()
         shape = None if shape is None else shape.log().mean().exp()
+    if like.shape[-1] == 1:  # one for all inputs
+        lengthscale = lengthscale.pow(-2).mean(-1, keepdim=True).rsqrt()
     base.lengthscale = lengthscale.reshape(like.shape).to(like)
     kernel.outputscale = outputscale.to(like)
     if shape is not None and kernel.shape is not None:

@@ -31,6 +31,7 @@ from mogul.means.regressor import NUM_TREES, REGRESSORS, CrossFitted, RegressorM
 from mogul.models.families import AUTO, FROM_RESIDUALS
 from mogul.models.inputs import principal_scores
 from mogul.models.model import Model
+from mogul.models.parts import Parts
 from mogul.objective import Analytic
 from mogul.training.checkpoint import Checkpoint, identity_of
 from mogul.training.correlation import correlate
@@ -39,6 +40,7 @@ from mogul.training.exact import CLIMBED_ROWS
 from mogul.training.exact_start import ExactStart
 from mogul.training.kernel_choice import has_exact_gps, is_named
 from mogul.training.kernel_starts import NamedStart
+from mogul.training.latent_start import LatentStart
 from mogul.training.loop import Run
 from mogul.training.noise import alternate
 from mogul.training.restarts import Restarts
@@ -324,6 +326,8 @@ class Task:
     ) -> list[Run]:
         """The starts: models built from one seed each, moved to the exact GPs where training starts there."""
         _log.info("%s: %s, %s, solver %s", self.model, self.config, options, options.get("solver") or "Cholesky()")
+        if self.latent and self.config.start == "exact" and options.get("kernel") is None:
+            return [self._latent_run(batch, options, began)]
         x = principal_scores(batch.y, self.num_inputs) if self.latent else batch.x
         start_at = exact if self._starts_exact(options) else None
         seeds = torch.Generator().manual_seed(self.config.seed)
@@ -349,7 +353,26 @@ class Task:
             runs.append(Run(built, batch, config, generator, start, validation))
         return runs
 
-    def _is_solved(self, exact: ExactStart, built: Model) -> bool:
+    def _latent_run(self, batch: Batch, options: dict[str, Any], began: float) -> Run:
+        """The start with latent inputs: a model moved to the maximum of the collapsed bound."""
+        config, num_outputs = self.config, self.data.num_outputs
+        generator = torch.Generator().manual_seed(config.seed)
+        asked = Parts(batch.x, num_outputs, generator, models.Name.parse(self.model), options)
+        start = LatentStart.of(
+            batch,
+            self.num_inputs,
+            options["layers"][0][1] if options.get("layers") else asked.option("num_inducing"),
+            num_starts=config.num_starts,
+            seed=config.seed,
+            ard=asked.option("ard"),
+        )
+        found = {**options, "inducing_points": start.inducing_points}
+        built = models.build(self.model, start.gplvm.mean.to(batch.y), num_outputs, generator, **found)
+        start.apply(built, generator)
+        solved = self._is_solved(start, built)
+        return Run(built, batch, config.solved() if solved else config, generator, began=began if solved else None)
+
+    def _is_solved(self, exact: ExactStart | LatentStart, built: Model) -> bool:
         """Whether exact GPs leave nothing to train: the balanced objective is the ELBO where noise is constant in x."""
         bound = self.config.objective == "elbo" or (self.config.objective == "balanced" and not built.head.noise.varies)
         return bound and exact.solves(built)
