@@ -115,6 +115,7 @@ class LatentStart:
             torch.full((2 * num_rows, num_outputs), 2.0, dtype=torch.float64),
             self.gplvm.lengthscale.expand(num_outputs, -1),
             self.gplvm.log_outputscale.exp().expand(num_outputs),
+            None,
             rank,
         )
 
