@@ -31,7 +31,7 @@ from mogul.models.parts import Parts
 from mogul.objective import ObjectiveName
 from mogul.registry import model_name
 from mogul.training.choice import Candidates, train_candidates
-from mogul.training.defaults import MeanChoice, default_mean, default_model, preset, with_defaults
+from mogul.training.defaults import FEW_ROWS, MeanChoice, default_mean, default_model, preset, with_defaults
 from mogul.training.kernel_choice import is_named
 from mogul.training.loop import Run
 from mogul.training.restarts import Restarts
@@ -261,6 +261,8 @@ class FitRequest:
         model = self._model_for(rows)
         paper = "paper" if self.as_in_paper else self.preset
         options = with_defaults(self.options, model, paper, rows.data.num_outputs, rows.data.num_rows)
+        if self._chooses and paper is None and self.config is None and rows.data.num_rows <= FEW_ROWS:
+            options.setdefault("kernel", AUTO)
         candidates = Candidates.of(model, options, rows.data.num_outputs, self.num_inputs)
         share = held_out_share(self.config_for(candidates.models[0], rows).stopping, choosing=candidates.choosing)
         known, places = self._validation_rows(rows, share)
@@ -271,8 +273,7 @@ class FitRequest:
 
         def task_of(name: str) -> Task:
             config = candidates.validated(self.config_for(name, rows), known.num_rows, given=given)
-            choose = self.model is None and not self._grouped
-            mean = default_mean(name, paper, choose=choose) if self.mean is None else self.mean
+            mean = default_mean(name, paper, choose=self._chooses) if self.mean is None else self.mean
             units = rows.units(known.num_rows)
             asked = known, name, config, mean, self.num_inputs, options, places, self.saving, units
             return Task.of(*asked, self.transform)
@@ -359,6 +360,11 @@ class FitRequest:
     def _model_for(self, rows: Rows) -> str:
         sizes = rows.data.num_rows, rows.data.num_outputs
         return self.model or default_model(*sizes, grouped=self._grouped, noise=self.options.get("noise"))
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether kernel and mean are chosen by the data: nothing was named, and rows are exchangeable."""
+        return self.model is None and not self._grouped
 
     @property
     def _grouped(self) -> bool:
