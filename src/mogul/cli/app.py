@@ -1,6 +1,5 @@
 """The library's commands: `mogul models`, `fit`, `predict`, `evaluate`, `show`, `export` and `compare`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +49,7 @@ from mogul.cli.options import (
 from mogul.errors import ConfigError
 from mogul.models.families import Name, is_latent, names, require_model
 from mogul.storage.atomic import require_folder
+from mogul.terminal import Screen, put, say
 
 app = typer.Typer()
 STANDARD_OUTPUT = Path("-")
@@ -77,11 +77,9 @@ def models(json_: Json = False) -> None:
             ]
         )
         return
-    from rich.console import Console
-
     from mogul.cli.words import models_table
 
-    Console().print(models_table())
+    Screen().print(models_table())
 
 
 @app.command()
@@ -194,9 +192,6 @@ def fit(
     from mogul.training import FitRequest
     from mogul.training.starts import Saving, require_mean
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr)
-
     request = FitRequest(
         model=model,
         preset=preset,
@@ -272,7 +267,7 @@ def predict(
     elif json_:
         print_json(predictions.to_json())
     else:
-        print(predictions.frame().to_csv(index=False), end="")
+        put(predictions.frame().to_csv(index=False), end="")
 
 
 @app.command()
@@ -439,18 +434,18 @@ def compare(
     others = [] if rivals == "none" else require_rivals(listed(rivals, "--rivals"), "--rivals")
     told = [*chosen, *(RIVALS[name].label for name in others)]
 
-    def say(split: int, trial: Trial) -> None:
+    def say_trial(split: int, trial: Trial) -> None:
         if trial.label in told:
             label = trial.label if trial.chosen is None else f"{trial.label} ({trial.chosen})"
             scores = f"LL {trial.result.scores.ll:.2f} ({trial.seconds:.0f} s)"
-            print(f"fold {split + 1} of {folds}: {label} {scores}", file=sys.stderr)
+            say(f"fold {split + 1} of {folds}: {label} {scores}")
 
     request = FitRequest(
         seed=seed,
         options={**sizes, **of_kernel, **({} if noise is None else {"noise": noise})},
         settings={**settings, "objective": require_objective(objective)},
     )
-    result = compare_file(data, wanted, given, chosen, folds, request, say, groups, others, reading)
+    result = compare_file(data, wanted, given, chosen, folds, request, say_trial, groups, others, reading)
     if html is not None:
         write_page(result, html)
     failed = [f"{label} failed: {reason}" for label, reason in result.leaderboard.failures.items()]

@@ -1,7 +1,6 @@
 """Arguments shared by several commands, and their checks without heavy imports."""
 
 import csv
-import json
 import math
 import os
 import sys
@@ -16,6 +15,7 @@ from mogul import registry
 from mogul.errors import ConfigError
 from mogul.models.families import AUTO, names
 from mogul.storage.atomic import require_file
+from mogul.terminal import Screen, printable_json, put
 
 _MOST_SEED = 2**32 - 1
 
@@ -266,8 +266,7 @@ def require_csv(option: str, path: Path) -> None:
 
 def print_json(content: Any) -> None:
     """Print only the content; numbers that are not finite become null."""
-    json.dump(_finite(content), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
-    print()
+    put(printable_json(_finite(content)))
 
 
 def _finite(content: Any) -> Any:
@@ -283,9 +282,7 @@ def give(content: Any, lines: Iterable[Any], as_json: bool) -> None:
     if as_json:
         print_json(content)
         return
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False)
+    console = Screen(highlight=False, markup=False)
     for line in lines:
         console.print(line, soft_wrap=isinstance(line, str))
 

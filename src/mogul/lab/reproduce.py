@@ -4,8 +4,6 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from rich.console import Console
-
 from mogul.errors import DataError
 from mogul.lab.experiments.record import Store
 from mogul.lab.experiments.request import ExperimentRequest
@@ -23,6 +21,7 @@ from mogul.lab.report.frame import (
 from mogul.lab.report.page import PAGE, write_report
 from mogul.lab.report.tables import TerminalTable, experiment_tables, latex, markdown, result_line
 from mogul.storage.atomic import require_folder, write_whole
+from mogul.terminal import Screen
 
 
 def reproduce(request: ExperimentRequest, out: Path, num_jobs: int) -> int:
@@ -30,12 +29,12 @@ def reproduce(request: ExperimentRequest, out: Path, num_jobs: int) -> int:
     require_folder(out)
     store, tasks = Store(out), request.tasks()
     # The stream itself: a job that runs in this process has its own, which nobody sees.
-    watched = Console(file=sys.stderr)
+    watched = Screen(file=sys.stderr)
     run_all(tasks, store, num_jobs, Provenance(versions(), commit()), watched, result_line)
     stored = store.read()
     written = write_results(out, Results.of(stored.values()))
     asked = [stored[job.slug] for job, _ in tasks]
-    screen = Console()
+    screen = Screen()
     for table in experiment_tables(Results.of(asked)):
         screen.print(TerminalTable(table))
     screen.print(where(out, written), markup=False, highlight=False)

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from mogul.errors import FitError, warn
 from mogul.fitted.history import EpochRecord, History
 from mogul.models.model import Model
+from mogul.terminal import Screen
 from mogul.training.loop import Run
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class TrainingProgress:
     """
 
     def __init__(self, total: int, label: str, console: Console | None = None, completed: int = 0) -> None:
-        console = console or Console(stderr=True)
+        console = console or Screen(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
