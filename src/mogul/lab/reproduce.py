@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from mogul.errors import DataError
+from mogul.errors import DataError, warn
 from mogul.lab.experiments.record import Store
 from mogul.lab.experiments.request import ExperimentRequest
 from mogul.lab.experiments.run import Provenance, commit, run_all, versions
@@ -44,12 +44,16 @@ def reproduce(request: ExperimentRequest, out: Path, num_jobs: int) -> int:
 def rebuild(out: Path) -> tuple[Results, list[Path]]:
     """Write all that the records of a run say, whether it has ended or not; the results, and where it is."""
     require_folder(out)
-    records = Store(out).read().values()
-    if not records:
+    records, damaged = Store(out).read_sound()
+    if not records and not damaged:
         raise DataError(
             f"A report needs the records of a run; {out / 'jobs'} has none. Name the folder of mogul reproduce --out."
         )
-    results = Results.of(records)
+    if not records:
+        raise DataError(f"At least one record must be whole; none of {len(damaged)} is. The first: {damaged[0]}")
+    for reason in damaged:
+        warn(f"Left out of the report: {reason}")
+    results = Results.of(records.values())
     return results, write_results(out, results)
 
 
