@@ -126,7 +126,24 @@ def test_any_value_in_any_field_is_drawn_or_left_out(run, stored: Path) -> None:
     rng = random.Random(0)
     sample = sample_results(3)
     whole = {record.slug: record.to_json() for record in sample.records}
-    junk = [None, True, "", "x", "\ud800", "\x1b[31m", -1, 10**400, 1e308, [], [[]], {}, {"a": []}, [None], ["x"], [[1]]]
+    junk = [
+        None,
+        True,
+        "",
+        "x",
+        "\ud800",
+        "\x1b[31m",
+        -1,
+        10**400,
+        1e308,
+        [],
+        [[]],
+        {},
+        {"a": []},
+        [None],
+        ["x"],
+        [[1]],
+    ]
     for slug in rng.choices(sorted(whole), k=60):
         content = json.loads(json.dumps(whole[slug]))
         place = content

@@ -126,6 +126,12 @@ Imports = Annotated[
         "Modules in this folder are found, too.",
     ),
 ]
+MaxMemory = Annotated[
+    float | None,
+    typer.Option(
+        "--max-memory", help="GiB that the table may take in memory; by default an eighth of the machine's, at most 8."
+    ),
+]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace output files that exist; else they are refused.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
@@ -227,6 +233,12 @@ def reading_of(long: str | None, categories: str | None = None, missing: str | N
 
     policy = require_missing_inputs(gaps, "--missing-inputs")
     return Reading(kinds, words, policy, None if columns is None else (columns[0], columns[1]), "--")
+
+
+def require_gibibytes(value: float | None) -> None:
+    """Check a size of memory, if one was given."""
+    if value is not None and not 0 < value < math.inf:
+        raise ConfigError(f"--max-memory must be a positive number of GiB; got {value}. Try --max-memory 4.")
 
 
 def require_least(option: str, value: int | None, least: int) -> None:
