@@ -61,7 +61,7 @@ CLAIMS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "columns without rows": (".npz", npz_of(npy_header((0, 10**9))), "at most 50,000 columns; .* has 1,000,000,000"),
     "many columns": (".npz", npz_of(npy_header((1, 10**6), "|i1") + bytes(10**6)), "at most 50,000 columns"),
     "many arrays": (".npz", npz_of(*[npy_header((0,))] * (MAX_COLUMNS + 1)), "at most 50,000 columns|would take"),
-    "eleven gigabytes": (".npz", npz_of(npy_header((1_500_000_000,))), "would take 11.2"),
+    "eleven gigabytes": (".npz", npz_of(npy_header((1_500_000_000,))), "claims .* 12,000,000,000 bytes, and holds 0"),
     "small numbers": (".npz", npz_of(npy_header((2_000_000,), "|i1") + bytes(2_000_000)), "would take 0.0149"),
     "compressed zeros": (".npz", zeros, "would take 0.0149"),
     "columns of a matrix": (".mat", mat_of(0, 10**9), "at most 50,000 columns"),
@@ -104,7 +104,7 @@ def test_parquet_keeps_text_gaps_and_leaves_lists_out(tmp_path: Path):
     table = read_table(tmp_path / "t.parquet")
     assert list(table.columns) == ["a", "b"]
     assert table.columns["a"].isna().tolist() == [False, True, False]
-    with pytest.raises(DataError, match="'c' of .* is none: it holds lists or objects"):
+    with pytest.raises(DataError, match=r"'c' of .* is none: it holds lists or objects"):
         table.numbers(["c"])
 
 

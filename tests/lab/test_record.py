@@ -67,7 +67,7 @@ def test_what_is_not_a_record_is_refused(content: object) -> None:
     ("name", "value", "message"),
     [
         ("kind", "guess", "kind must be one of model, baseline; got 'guess'"),
-        ("seed", "0", "seed must be a number; got '0'"),
+        ("seed", "0", "seed must be a whole number; got '0'"),
         ("metrics", [], r"metrics must be an object; got \[\]"),
         ("error", 3, "error must be text; got 3"),
     ],

@@ -48,14 +48,14 @@ def _refused(archive: zipfile.ZipFile, member: zipfile.ZipInfo, source: str) -> 
         shape, _, dtype = read(file)
         stored = member.file_size - file.tell()
     reason = _no_columns(shape, dtype)
-    if reason is None:
-        _require_room_for([shape], source)
     claimed = math.prod(shape) * dtype.itemsize
     if reason is None and claimed != stored:
         raise DataError(
             f"Arrays must have the size in their header; {member.filename} in {source} claims {shape} of {dtype}, "
             f"{claimed:,} bytes, and holds {stored:,}. Do not trust this file."
         )
+    if reason is None:
+        _require_room_for([shape], source)
     return reason
 
 

@@ -96,7 +96,7 @@ def read_parquet(content: bytes, source: str) -> Table:
         frame = frame.astype(dict.fromkeys(texts, object))
     kept = frame.loc[:, [not str(name).startswith("__index_level_") for name in frame.columns]]
     nested = set(file.schema_arrow.names) - {field.name for field in fields}
-    return _table(kept, source, {name: "it holds lists or objects" for name in sorted(nested)})
+    return _table(kept, source, dict.fromkeys(sorted(nested), "it holds lists or objects"))
 
 
 def _is_text(kind: Any) -> bool:
@@ -106,12 +106,12 @@ def _is_text(kind: Any) -> bool:
 
 def _parquet_bytes(metadata: Any) -> int:
     """The memory that the columns claim; runs of equal values may take next to none in the file."""
-    total = 0
+    total: int = 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
             values = max(column.num_values, group.num_rows, 0)
             total += max(8 * values, column.total_uncompressed_size)
-    return max(total, 8 * metadata.num_rows * metadata.num_columns)
+    return max(total, 8 * int(metadata.num_rows) * int(metadata.num_columns))
 
 
 def read_feather(content: bytes, source: str) -> Table:

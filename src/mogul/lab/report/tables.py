@@ -113,7 +113,8 @@ def _title(records: Sequence[Record]) -> str:
         splits = f"random split, seed {seeds[0]}" if len(seeds) == 1 else "random splits"
     rows = describe_rows((record.num_train, record.split.num_test) for record in records)
     units = f"{first.config['units']} units"
-    return f"{first.dataset}: {declared.title if declared else first.experiment}, {splits}, {rows}, preset {first.preset}, {units}"
+    title = declared.title if declared else first.experiment
+    return f"{first.dataset}: {title}, {splits}, {rows}, preset {first.preset}, {units}"
 
 
 def _note(block: Results) -> str:
