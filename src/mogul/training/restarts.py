@@ -66,6 +66,8 @@ class Restarts:
                     else:
                         self._note(run)
             except KeyboardInterrupt:
+                for run in self.runs:  # again, where a second Ctrl-C came while an epoch was being undone
+                    run.recovery.undo(run)
                 if self.leader is None:
                     raise
                 self._end_early(self.leader, checkpoint)
