@@ -158,13 +158,15 @@ def _require_same_kinds(model: Model, state: dict[str, Tensor]) -> None:
 
 def _require_finite(model: Model, state: dict[str, Tensor]) -> None:
     """Check that tensors are finite but for what is infinite by construction: bounds of constraints."""
-    own = model.state_dict()
+    own = {label: built for label, built in model.state_dict().items() if not label.startswith("mean.")}
     for label, tensor in state.items():
-        odd, built = ~torch.isfinite(tensor), own.get(label)
-        own_bound = built is not None and not label.startswith("mean.")  # the mean is itself from the file
-        so_built = own_bound and built.shape == tensor.shape and torch.equal(built[odd], tensor[odd])
-        if bool(odd.any()) and not so_built:
+        odd = ~torch.isfinite(tensor)
+        if bool(odd.any()) and not (label in own and _has_same(own[label], tensor, odd)):
             raise FileError(f"Tensors must be finite; {label} holds NaN or infinity. Do not trust this file.")
+
+
+def _has_same(built: Tensor, tensor: Tensor, places: Tensor) -> bool:
+    return built.shape == tensor.shape and torch.equal(built[places], tensor[places])
 
 
 def _correlation(loadings: Tensor, num_outputs: int) -> NoiseCorrelation:

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from mogul._typing import Array, IntArray
 from mogul.data import Dataset
-from mogul.data.checks import as_matrix
+from mogul.data.checks import as_matrix, require_finite_inputs, require_no_infinity, require_squares
 from mogul.errors import ConfigError, DataError, ShapeError
 
 FrameKind = Literal["pandas", "polars"]
@@ -80,13 +80,55 @@ def as_frame(values: Float[Array, "N K"], names: list[str], kind: FrameKind, lik
     return pd.DataFrame(values, columns=names, index=index)
 
 
+def quantile_frame(
+    values: Float[Array, "Q N P"], names: list[str], levels: Float[Array, "Q"], kind: FrameKind, like: Any = None
+) -> Any:
+    """Quantiles as a frame: columns are pairs (output, level) in pandas, and "output level" in polars.
+
+    >>> quantile_frame(np.zeros((2, 1, 1)), ["a"], np.array([0.1, 0.9]), "pandas").columns.tolist()
+    [('a', 0.1), ('a', 0.9)]
+    """
+    pairs = [(name, float(level)) for name in names for level in levels]
+    flat = values.transpose(1, 2, 0).reshape(values.shape[1], -1)
+    frame = as_frame(flat, [f"{name} {level:g}" for name, level in pairs], kind, like)
+    if kind == "pandas":
+        frame.columns = pd.MultiIndex.from_tuples(pairs, names=["output", "level"])
+    return frame
+
+
 def named_dataset(x: Float[Array, "N D"] | None, x_names: list[str] | None, y: Outputs) -> Dataset:
-    """A data set with the known column names."""
+    """A data set with the known column names, by which errors name columns."""
+    if x is not None and x_names is not None:
+        require_finite_inputs(x, x_names)
+        require_squares(x, x_names)
+    if y.names is not None:
+        require_no_infinity(y.values, y.names)
+        require_squares(y.values, y.names)
     data = Dataset(x, y.values, check_outputs=False)  # only training needs a value of each output
     # Not through frames: their memory layout differs, and sums would round differently.
     data.input_names = data.input_names if x_names is None else x_names
     data.output_names = data.output_names if y.names is None else y.names
     return data
+
+
+def require_same_index(X: Any, Y: Any) -> None:
+    """Check that rows of two pandas containers belong together: their order counts, and not their index.
+
+    >>> require_same_index(pd.Series([1.0, 2.0]), pd.Series([1.0, 2.0], index=[1, 0]))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    mogul.errors.DataError: X and Y must have the same index; row 0 is 0 in X and 1 in Y. Align them by ...
+    """
+    if not (isinstance(X, pd.DataFrame | pd.Series) and isinstance(Y, pd.DataFrame | pd.Series)):
+        return
+    if len(X) != len(Y) or X.index.equals(Y.index):
+        return
+    pairs = enumerate(zip(X.index, Y.index, strict=True))
+    row = next((place for place, (one, other) in pairs if one != other), 0)
+    raise DataError(
+        f"X and Y must have the same index; row {row} is {X.index[row]!r} in X and {Y.index[row]!r} in Y. "
+        "Align them by Y.loc[X.index], or give Y.to_numpy() if rows match as they are."
+    )
 
 
 def copies(weights: Any, num_rows: int) -> Int[IntArray, "K"] | None:
