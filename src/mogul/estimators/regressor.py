@@ -31,7 +31,6 @@ from mogul.data.sources.containers import (
     as_frame,
     copies,
     named_dataset,
-    quantile_frame,
     require_same_index,
 )
 from mogul.data.sources.reading import Reading
@@ -342,7 +341,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
     def predict_quantiles(self, X: Any, q: Any, given: Any = None) -> Any:
         """Quantiles of the predictive mixture: of the shape of `predict` for one level, (Q, N, P) for several.
 
-        Where `predict` gives a frame, several levels are a frame, too, with a column for each output and level.
+        Where `predict` gives a frame, several levels are a list of frames.
         """
         levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
         matrix = self._matrix(X, reset=False)
@@ -350,7 +349,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         if np.ndim(q) == 0:
             return self._given_back(values[0], X)
         if self._frame_kind is not None:
-            return quantile_frame(values, self.output_names_, levels, self._frame_kind, like=X)
+            return [self._given_back(each, X) for each in values]
         return values[..., 0] if self._single else values
 
     @threaded

@@ -80,22 +80,6 @@ def as_frame(values: Float[Array, "N K"], names: list[str], kind: FrameKind, lik
     return pd.DataFrame(values, columns=names, index=index)
 
 
-def quantile_frame(
-    values: Float[Array, "Q N P"], names: list[str], levels: Float[Array, "Q"], kind: FrameKind, like: Any = None
-) -> Any:
-    """Quantiles as a frame: columns are pairs (output, level) in pandas, and "output level" in polars.
-
-    >>> quantile_frame(np.zeros((2, 1, 1)), ["a"], np.array([0.1, 0.9]), "pandas").columns.tolist()
-    [('a', 0.1), ('a', 0.9)]
-    """
-    pairs = [(name, float(level)) for name in names for level in levels]
-    flat = values.transpose(1, 2, 0).reshape(values.shape[1], -1)
-    frame = as_frame(flat, [f"{name} {level:g}" for name, level in pairs], kind, like)
-    if kind == "pandas":
-        frame.columns = pd.MultiIndex.from_tuples(pairs, names=["output", "level"])
-    return frame
-
-
 def named_dataset(x: Float[Array, "N D"] | None, x_names: list[str] | None, y: Outputs) -> Dataset:
     """A data set with the known column names, by which errors name columns."""
     if x is not None and x_names is not None:
