@@ -107,10 +107,10 @@ def require_same_index(X: Any, Y: Any) -> None:
         return
     if len(X) != len(Y) or X.index.equals(Y.index):
         return
-    pairs = enumerate(zip(X.index, Y.index, strict=True))
-    row = next((place for place, (one, other) in pairs if one != other), 0)
+    pairs = list(zip(X.index.tolist(), Y.index.tolist(), strict=True))
+    row = next((place for place, (one, other) in enumerate(pairs) if one != other), 0)
     raise DataError(
-        f"X and Y must have the same index; row {row} is {X.index[row]!r} in X and {Y.index[row]!r} in Y. "
+        f"X and Y must have the same index; row {row} is {pairs[row][0]!r} in X and {pairs[row][1]!r} in Y. "
         "Align them by Y.loc[X.index], or give Y.to_numpy() if rows match as they are."
     )
 
