@@ -120,7 +120,10 @@ def reproduced(folder: Path, kind: str | None = None, moments: random.Random | N
     call = [sys.executable, "-c", SCRIPT, "reproduce", *SMALL, "--out", str(folder), "--jobs", "1"]
     process = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if kind is not None and moments is not None:
-        time.sleep(moments.uniform(1.0, 9.0))
+        until = time.monotonic() + PATIENCE
+        while not list(folder.glob("jobs/*.json")) and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.01)  # the script's own imports are none of ours
+        time.sleep(moments.uniform(0.0, 2.0))
         for number in SIGNALS[kind]:
             process.send_signal(number)
             time.sleep(moments.uniform(0.0, 0.05))
