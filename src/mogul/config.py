@@ -222,3 +222,9 @@ class InferenceConfig:
 
     def __post_init__(self) -> None:
         require_positive(steps=self.steps)
+        if not 0 < self.learning_rate < math.inf:
+            raise ConfigError(f"learning_rate must be positive and finite; got {self.learning_rate}. Try 0.05.")
+        if not isinstance(self.expectation, Expectation):
+            raise ConfigError(
+                f"expectation must be Analytic() or MonteCarlo(); got {self.expectation!r}. Pass one of them."
+            )

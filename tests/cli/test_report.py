@@ -1,14 +1,19 @@
 """`mogul report`: from the records alone to all that a run writes."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
+from tests.helpers.sample_results import sample_results
 from tests.helpers.small_jobs import record
 from tests.helpers.terminal import assert_refused, command
 
+from mogul.errors import DataError
 from mogul.lab.experiments.record import Record, Store
-from mogul.lab.report.frame import Results
+from mogul.lab.report.frame import Results, boards, configurations
+from mogul.lab.report.page import figure_data
+from mogul.lab.report.tables import experiment_tables
 from mogul.lab.reproduce import write_results
 
 
@@ -92,10 +97,72 @@ def test_a_folder_without_records_is_refused_and_left_alone(run, tmp_path: Path)
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_record_that_is_none_is_refused_and_nothing_is_written(run, stored: Path) -> None:
+def test_a_damaged_record_is_named_and_left_out(run, stored: Path) -> None:
     (stored / "jobs" / "mine.json").write_text("{}")
-    assert_refused(run("stopped"), "mine.json must be a result of mogul's", "Choose another folder")
-    assert [path.name for path in stored.iterdir()] == ["jobs"]
+    path = next(path for path in (stored / "jobs").glob("*mogp*"))
+    content = json.loads(path.read_text())
+    for field, value, said in (
+        ("config", {}, "config.units must be there"),
+        ("seed", "x", "seed must be a whole number; got 'x'"),
+        ("metrics", content["metrics"] | {"ll": None}, "metrics.ll must be a finite number; got None"),
+        ("predictions", {"true": [[1.0], [2.0, 3.0]]}, "predictions.true must be rows of equal lengths"),
+        ("label", "\ud800", r"label must be text; got '\ud800'"),
+    ):
+        path.write_text(json.dumps(content | {field: value}))
+        outcome = run("stopped")
+        assert outcome.code == 0, outcome.err
+        first, second = outcome.err.splitlines()
+        assert first.startswith(f"mogul: warning: Left out of the report: stopped/jobs/{min('mine.json', path.name)}")
+        assert said in first + second
+        assert "least squares" in outcome.out
+        assert "MOGP" not in outcome.out
+    for other in (stored / "jobs").glob("*least*"):
+        other.unlink()
+    assert_refused(run("stopped"), "At least one record must be whole; none of 2 is", "jobs/mine.json")
+
+
+def test_any_value_in_any_field_is_drawn_or_left_out(run, stored: Path) -> None:
+    """Records as a fault of the disk or a hand may leave them: 60 changes of one field each."""
+    rng = random.Random(0)
+    sample = sample_results(3)
+    whole = {record.slug: record.to_json() for record in sample.records}
+    junk = [
+        None,
+        True,
+        "",
+        "x",
+        "\ud800",
+        "\x1b[31m",
+        -1,
+        10**400,
+        1e308,
+        [],
+        [[]],
+        {},
+        {"a": []},
+        [None],
+        ["x"],
+        [[1]],
+    ]
+    for slug in rng.choices(sorted(whole), k=60):
+        content = json.loads(json.dumps(whole[slug]))
+        place = content
+        for _ in range(rng.randint(0, 2)):
+            inner = [item for item in (place.values() if isinstance(place, dict) else place) if item]
+            inner = [item for item in inner if isinstance(item, dict | list)]
+            place = rng.choice(inner) if inner else place
+        key = rng.choice(sorted(place) if isinstance(place, dict) else range(len(place)))
+        place[key] = rng.choice(junk)
+        try:
+            changed = Record.from_json(json.loads(json.dumps(content)))
+        except DataError:
+            continue
+        else:
+            results = Results.of([changed, *sample.records[:2]])
+            experiment_tables(results), boards(results), json.dumps(configurations(results)).encode()
+            for board in boards(results):
+                json.dumps(figure_data(board), allow_nan=False)
+                board.title, board.noise_floors  # noqa: B018
 
 
 def test_help_has_an_example(run) -> None:

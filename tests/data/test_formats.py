@@ -115,7 +115,8 @@ def test_damaged_files_are_refused(name: str, content: bytes, says: str, tmp_pat
 
 
 def test_a_small_packed_file_that_unpacks_to_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_module, "MAX_BYTES", 10**5)
+    monkeypatch.setattr(formats, "max_bytes", lambda: 10**5)
+    monkeypatch.setattr(table_module, "max_bytes", lambda: 10**5)
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a\n" + b"1\n" * 10**6))
     with pytest.raises(DataError, match="must take at most"):
         read_table(tmp_path / "t.csv.gz")
@@ -169,7 +170,7 @@ def test_cells_keep_what_they_mean() -> None:
 
 
 def test_more_than_memory_holds_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_module, "MAX_BYTES", 10**5)
+    monkeypatch.setattr(table_module, "max_bytes", lambda: 10**5)
     np.savez_compressed(tmp_path / "t.npz", a=np.zeros(10**5))
     with pytest.raises(DataError, match=r"must take at most .* would take"):
         read_table(tmp_path / "t.npz")

@@ -2,9 +2,12 @@
 
 import json
 import multiprocessing
+import os
+import resource
 import signal
 import time
 import warnings
+from dataclasses import replace
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ import numpy as np
 import torch
 
 from mogul import Dataset, MultiOutputGPRegressor, TrainingConfig, fit
-from mogul.training import Stopping
+from mogul.training import Fitted, Stopping
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
@@ -53,7 +56,12 @@ def _heeding_ctrl_c(function: Any, *arguments: Any) -> None:
     function(*arguments)
 
 
-def train(begun: Event, out: Path, folder: Path | None) -> None:
+def train_briefly(begun: Event, out: Path, folder: Path | None) -> None:
+    """A fifth of that training."""
+    train(begun, out, folder, replace(CONFIG, epochs=14, num_starts=2, start_epochs=4))
+
+
+def train(begun: Event, out: Path, folder: Path | None, config: TrainingConfig = CONFIG) -> None:
     """To the end, with a checkpoint after every epoch, and no epoch of less than 10 ms."""
     torch.set_num_threads(1)
 
@@ -64,7 +72,7 @@ def train(begun: Event, out: Path, folder: Path | None) -> None:
     fitted = fit(
         waves(),
         model="n-sbgprn",
-        config=CONFIG,
+        config=config,
         noise="constant",
         num_inducing=6,
         dropout=0.1,
@@ -102,4 +110,47 @@ def fit_for_ever(begun: Event, out: Path, folder: Path) -> None:
         regressor = MultiOutputGPRegressor("mogp", config=FOR_EVER, num_inducing=6)
         regressor.fit(data.x, data.y, checkpoint=folder, checkpoint_seconds=0.0)
     regressor.save(out)
+    out.with_suffix(".json").write_text(json.dumps([str(each.message) for each in said]))
+
+
+def train_on_full_disk(begun: Event, out: Path, folder: Path) -> None:
+    """The same on a disk that is full from some epoch on, until the model is saved."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+
+    _train_through(fill, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits), begun, out, folder)
+
+
+def train_in_closed_folder(begun: Event, out: Path, folder: Path) -> None:
+    """The same in a folder that becomes read-only; tests may run as root, whom nothing stops."""
+    plain = os.replace
+
+    def refuse(*arguments: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    _train_through(lambda: setattr(os, "replace", refuse), lambda: setattr(os, "replace", plain), begun, out, folder)
+
+
+def _train_through(begin_trouble: Any, end_trouble: Any, begun: Event, out: Path, folder: Path) -> None:
+    """Train with trouble from the tenth of 18 epochs on; what was said is written beside the model."""
+    waits = iter([None] * 9 + [begin_trouble])
+
+    class Trouble:
+        def set(self) -> None:
+            begun.set()
+            if (trouble := next(waits, None)) is not None:
+                trouble()
+
+    saved = Fitted.save
+
+    def save(fitted: Fitted, path: Any, **more: Any) -> None:
+        end_trouble()
+        saved(fitted, path, **more)
+
+    Fitted.save = save  # type: ignore[method-assign]  # in this process alone
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        train_briefly(Trouble(), out, folder)  # type: ignore[arg-type]  # it can be set
     out.with_suffix(".json").write_text(json.dumps([str(each.message) for each in said]))

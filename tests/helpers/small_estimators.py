@@ -28,7 +28,7 @@ def rows(num_rows: int = 40, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 X, Y = rows()
 FRAME_X = pd.DataFrame(X, columns=["time", "load"], index=range(100, 140))
-FRAME_Y = pd.DataFrame(Y, columns=["left", "right", "up"])
+FRAME_Y = pd.DataFrame(Y, columns=["left", "right", "up"], index=range(100, 140))
 
 
 def regressor(**settings: Any) -> MultiOutputGPRegressor:

@@ -66,10 +66,10 @@ def test_what_is_not_a_record_is_refused(content: object) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("kind", "guess", "kind must be model or baseline; got 'guess'"),
-        ("seed", "0", "seed is not"),
-        ("metrics", [], "metrics is not"),
-        ("error", 3, "error is not"),
+        ("kind", "guess", "kind must be one of model, baseline; got 'guess'"),
+        ("seed", "0", "seed must be a whole number; got '0'"),
+        ("metrics", [], r"metrics must be an object; got \[\]"),
+        ("error", 3, "error must be text; got 3"),
     ],
 )
 def test_a_record_whose_fields_were_changed_is_refused(name: str, value: object, message: str) -> None:

@@ -20,9 +20,10 @@ from mogul.errors import MogulWarning, NumericalError
 from mogul.fitted.mixture import FittedMixture
 from mogul.lab.baselines import BASELINES
 from mogul.lab.experiments.declarations import experiment
-from mogul.lab.experiments.record import METRICS, Job, Record
+from mogul.lab.experiments.record import Job, Record
 from mogul.lab.experiments.request import SplitChoice
 from mogul.lab.experiments.run import Provenance, run_job
+from mogul.lab.experiments.stored import METRICS
 from mogul.metrics import score
 from mogul.training import FitRequest, fit
 from mogul.training.loop import Run

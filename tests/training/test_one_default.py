@@ -239,7 +239,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "one axis": (
         {"X": X[:, 0], "Y": Y},
         ShapeError,
-        r"X must be \(rows, columns\); .* For one column use X\[:, None\]",
+        r"X must be \(rows, columns\); .* For one column use X\[:, None\], for one row X\[None\]",
     ),
     "too few rows": ({"X": X[1:], "Y": Y}, ShapeError, "the same number of rows; got 23 and 24"),
     "no share": ({"X": X, "Y": Y, "calibrate": 2}, ConfigError, "calibrate must be a share .*; got 2. Try 0.1"),

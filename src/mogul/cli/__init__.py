@@ -9,6 +9,7 @@ import typer
 from mogul.cli.app import app as library_app
 from mogul.cli.lab import data_app, demo, report, reproduce
 from mogul.cli.runner import DEBUG, run
+from mogul.terminal import put
 
 LABORATORY = "Laboratory"
 app = typer.Typer(
@@ -28,7 +29,7 @@ app.add_typer(lab_app)
 
 def _print_version(wanted: bool | None) -> None:
     if wanted:
-        print(f"mogul {importlib.metadata.version('mogul')}")
+        put(f"mogul {importlib.metadata.version('mogul')}")
         raise typer.Exit
 
 

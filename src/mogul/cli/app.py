@@ -1,6 +1,5 @@
 """The library's commands: `mogul models`, `fit`, `predict`, `evaluate`, `show`, `export` and `compare`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +17,7 @@ from mogul.cli.options import (
     Json,
     KernelName,
     Long,
+    MaxMemory,
     Missing,
     MissingInputs,
     ModelFile,
@@ -38,6 +38,7 @@ from mogul.cli.options import (
     print_json,
     reading_of,
     require_csv,
+    require_gibibytes,
     require_kernel,
     require_least,
     require_new_file,
@@ -50,6 +51,7 @@ from mogul.cli.options import (
 from mogul.errors import ConfigError
 from mogul.models.families import Name, is_latent, names, require_model
 from mogul.storage.atomic import require_folder
+from mogul.terminal import Screen, put, say
 
 app = typer.Typer()
 STANDARD_OUTPUT = Path("-")
@@ -77,11 +79,9 @@ def models(json_: Json = False) -> None:
             ]
         )
         return
-    from rich.console import Console
-
     from mogul.cli.words import models_table
 
-    Console().print(models_table())
+    Screen().print(models_table())
 
 
 @app.command()
@@ -156,6 +156,7 @@ def fit(
             "by default for up to 500 rows.",
         ),
     ] = None,
+    max_memory: MaxMemory = None,
     force: Force = False,
     imports: Imports = None,
     json_: Json = False,
@@ -183,6 +184,7 @@ def fit(
     settings = training_settings(epochs=epochs, num_starts=restarts, precision=precision)
     sizes = training_settings(num_inducing=inducing)
     require_seed(seed)
+    require_gibibytes(max_memory)
     require_share("--calibrate", calibrate, ".2")
     require_new_file(out, force, "model.mogul", data)
     if checkpoint is not None:
@@ -190,12 +192,10 @@ def fit(
     reading = reading_of(long, categories, missing, missing_inputs)
     use_cores(jobs)
     from mogul.cli.fit import fit_file, fit_lines
+    from mogul.data.sources.table import memory_limit
     from mogul.objective import require_objective
     from mogul.training import FitRequest
     from mogul.training.starts import Saving, require_mean
-
-    def say(line: str) -> None:
-        print(line, file=sys.stderr)
 
     request = FitRequest(
         model=model,
@@ -208,7 +208,8 @@ def fit(
         calibrate=calibrate,
         saving=Saving(None, checkpoint),
     )
-    summary = fit_file(data, wanted, given, out, request, groups=groups, check=check, say=say, reading=reading)
+    with memory_limit(max_memory):
+        summary = fit_file(data, wanted, given, out, request, groups=groups, check=check, say=say, reading=reading)
     give(summary.to_json(), fit_lines(summary, modules), json_)
 
 
@@ -233,6 +234,7 @@ def predict(
     decimals: Annotated[int | None, typer.Option("--round", help="Decimals of the predictions.")] = None,
     jobs: Jobs = None,
     seed: Seed = 0,
+    max_memory: MaxMemory = None,
     force: Force = False,
     imports: Imports = None,
     json_: Json = False,
@@ -256,13 +258,16 @@ def predict(
             "--coverage holds for predictions with nothing known; got --given too. Use --quantiles .05,.95."
         )
     require_seed(seed)
+    require_gibibytes(max_memory)
     if out != STANDARD_OUTPUT:
         require_csv("--out", out)
         require_new_file(out, force, "predictions.csv", data, model)
     use_cores(jobs)
     from mogul.cli.predict import predict_file, write_predictions
+    from mogul.data.sources.table import memory_limit
 
-    predictions = predict_file(model, data, columns, wanted, seed, coverage, known, kept)
+    with memory_limit(max_memory):
+        predictions = predict_file(model, data, columns, wanted, seed, coverage, known, kept)
     if decimals is not None:
         predictions = predictions.rounded(decimals)
     if out != STANDARD_OUTPUT:
@@ -272,7 +277,7 @@ def predict(
     elif json_:
         print_json(predictions.to_json())
     else:
-        print(predictions.frame().to_csv(index=False), end="")
+        put(predictions.frame().to_csv(index=False), end="")
 
 
 @app.command()
@@ -283,6 +288,7 @@ def evaluate(
     targets: ModelTargets = None,
     long: Long = None,
     seed: Seed = 0,
+    max_memory: MaxMemory = None,
     imports: Imports = None,
     json_: Json = False,
 ) -> None:
@@ -296,10 +302,13 @@ def evaluate(
     given = None if inputs is None else listed(inputs, "--inputs")
     wanted = None if targets is None else listed(targets, "--targets")
     require_seed(seed)
+    require_gibibytes(max_memory)
     reading = reading_of(long)
     from mogul.cli.evaluate import evaluate_file, evaluation_tables
+    from mogul.data.sources.table import memory_limit
 
-    evaluation = evaluate_file(model, data, given, wanted, seed, reading)
+    with memory_limit(max_memory):
+        evaluation = evaluate_file(model, data, given, wanted, seed, reading)
     give(evaluation.to_json(), evaluation_tables(evaluation), json_)
 
 
@@ -403,6 +412,7 @@ def compare(
     jobs: Jobs = None,
     seed: Seed = 0,
     html: Annotated[Path | None, typer.Option(help="Also write a report, one HTML file, here.")] = None,
+    max_memory: MaxMemory = None,
     force: Force = False,
     imports: Imports = None,
     json_: Json = False,
@@ -426,6 +436,7 @@ def compare(
     settings = training_settings(epochs=epochs, num_starts=restarts, precision=precision)
     sizes = training_settings(num_inducing=inducing)
     require_seed(seed)
+    require_gibibytes(max_memory)
     if html is not None:
         require_new_file(html, force, "comparison.html", data)
     reading = reading_of(long, categories, missing, missing_inputs)
@@ -433,24 +444,26 @@ def compare(
     from mogul.cli.compare import choices, compare_file, comparison_table, write_page
     from mogul.comparison.crossval import Trial
     from mogul.comparison.rivals import RIVALS, require_rivals
+    from mogul.data.sources.table import memory_limit
     from mogul.objective import require_objective
     from mogul.training import FitRequest
 
     others = [] if rivals == "none" else require_rivals(listed(rivals, "--rivals"), "--rivals")
     told = [*chosen, *(RIVALS[name].label for name in others)]
 
-    def say(split: int, trial: Trial) -> None:
+    def say_trial(split: int, trial: Trial) -> None:
         if trial.label in told:
             label = trial.label if trial.chosen is None else f"{trial.label} ({trial.chosen})"
             scores = f"LL {trial.result.scores.ll:.2f} ({trial.seconds:.0f} s)"
-            print(f"fold {split + 1} of {folds}: {label} {scores}", file=sys.stderr)
+            say(f"fold {split + 1} of {folds}: {label} {scores}")
 
     request = FitRequest(
         seed=seed,
         options={**sizes, **of_kernel, **({} if noise is None else {"noise": noise})},
         settings={**settings, "objective": require_objective(objective)},
     )
-    result = compare_file(data, wanted, given, chosen, folds, request, say, groups, others, reading)
+    with memory_limit(max_memory):
+        result = compare_file(data, wanted, given, chosen, folds, request, say_trial, groups, others, reading)
     if html is not None:
         write_page(result, html)
     failed = [f"{label} failed: {reason}" for label, reason in result.leaderboard.failures.items()]

@@ -1,20 +1,15 @@
 """The laboratory's commands: `mogul demo`, `data`, `reproduce` and `report`."""
 
-import json
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import RenderableType
 
+from mogul.cli.options import Json, give, print_json
 from mogul.errors import ConfigError
 from mogul.storage.atomic import require_file, require_folder, write_json, write_whole
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-from typing import Any
-
-from mogul.cli.options import Json, give
+from mogul.terminal import Screen, put, say
 
 data_app = typer.Typer(help="Data sets: list, check, simulate.", no_args_is_help=True)
 
@@ -86,7 +81,7 @@ def simulate(
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_whole(out, lambda partial: grouped.frame().to_csv(partial, index=False))
-    print(f"{name}: {sizes}, seed {seed}, SHA-256 {data_checksum(grouped)}" + (f"\nRows: {out}" if out else ""))
+    put(f"{name}: {sizes}, seed {seed}, SHA-256 {data_checksum(grouped)}" + (f"\nRows: {out}" if out else ""))
 
 
 def _require_json_place(json_file: Path | None) -> None:
@@ -94,15 +89,12 @@ def _require_json_place(json_file: Path | None) -> None:
         require_file(json_file, "JSON", "data.json")
 
 
-def _give(table: "RenderableType", content: object, json_file: Path | None) -> None:
+def _give(table: RenderableType, content: object, json_file: Path | None) -> None:
     """Print the table, or only the JSON; write the file if requested."""
     if json_file == STANDARD_OUTPUT:
-        json.dump(content, sys.stdout, indent=2, ensure_ascii=False)
-        print()
+        print_json(content)
         return
-    from rich.console import Console
-
-    Console().print(table)
+    Screen().print(table)
     if json_file is not None:
         write_json(json_file, content)
 
@@ -235,7 +227,7 @@ def reproduce(
         folder=data_dir,
     )
     if failed := run(request, out, jobs or cpu_count()):
-        typer.echo(f"mogul: {failed} of the jobs failed; their errors are above and in {out}.", err=True)
+        say(f"mogul: {failed} of the jobs failed; their errors are above and in {out}.")
         raise typer.Exit(1)
 
 

@@ -1,7 +1,6 @@
 """Arguments shared by several commands, and their checks without heavy imports."""
 
 import csv
-import json
 import math
 import os
 import sys
@@ -16,6 +15,7 @@ from mogul import registry
 from mogul.errors import ConfigError
 from mogul.models.families import AUTO, names
 from mogul.storage.atomic import require_file
+from mogul.terminal import Screen, printable_json, put
 
 _MOST_SEED = 2**32 - 1
 
@@ -126,6 +126,12 @@ Imports = Annotated[
         "Modules in this folder are found, too.",
     ),
 ]
+MaxMemory = Annotated[
+    float | None,
+    typer.Option(
+        "--max-memory", help="GiB that the table may take in memory; by default an eighth of the machine's, at most 8."
+    ),
+]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace output files that exist; else they are refused.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
@@ -229,6 +235,12 @@ def reading_of(long: str | None, categories: str | None = None, missing: str | N
     return Reading(kinds, words, policy, None if columns is None else (columns[0], columns[1]), "--")
 
 
+def require_gibibytes(value: float | None) -> None:
+    """Check a size of memory, if one was given."""
+    if value is not None and not 0 < value < math.inf:
+        raise ConfigError(f"--max-memory must be a positive number of GiB; got {value}. Try --max-memory 4.")
+
+
 def require_least(option: str, value: int | None, least: int) -> None:
     """Check a whole number, if one was given."""
     if value is not None and value < least:
@@ -266,8 +278,7 @@ def require_csv(option: str, path: Path) -> None:
 
 def print_json(content: Any) -> None:
     """Print only the content; numbers that are not finite become null."""
-    json.dump(_finite(content), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
-    print()
+    put(printable_json(_finite(content)))
 
 
 def _finite(content: Any) -> Any:
@@ -283,9 +294,7 @@ def give(content: Any, lines: Iterable[Any], as_json: bool) -> None:
     if as_json:
         print_json(content)
         return
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False)
+    console = Screen(highlight=False, markup=False)
     for line in lines:
         console.print(line, soft_wrap=isinstance(line, str))
 

@@ -1,6 +1,5 @@
 """Runs the command line: errors and warnings are one line each on standard error; exit codes tell their kind."""
 
-import sys
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from typing import Any
 import typer
 
 from mogul.errors import FileError, MogulError, MogulWarning
+from mogul.terminal import one_line, say
 
 DEBUG = "--debug"
 FAILED, REFUSED = 1, 2
@@ -33,15 +33,6 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
         if message:
             _say(message)
         return code
-
-
-def one_line(text: str) -> str:
-    r"""The text with control characters escaped: names in files may hold any.
-
-    >>> one_line("a\nb\x1b[31m")
-    'a\\nb\\x1b[31m'
-    """
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def _described(error: Exception) -> tuple[str, int]:
@@ -99,4 +90,4 @@ def _warnings_as_lines(debug: bool) -> Iterator[None]:
 
 
 def _say(text: str) -> None:
-    print(f"mogul: {one_line(text)}", file=sys.stderr)
+    say(f"mogul: {one_line(text)}")

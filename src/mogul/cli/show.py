@@ -23,9 +23,11 @@ from mogul.cli.words import (
     transforms_words,
 )
 from mogul.core.transforms import Transforms
-from mogul.errors import FileError
+from mogul.errors import FileError, MogulError
 from mogul.models.families import mixture
 from mogul.storage.container import choice_of_today, read_header
+from mogul.storage.model_header import require_model_header
+from mogul.storage.rules import without_remedy
 
 _EPOCH = ("start", "elbo", "learning_rate")
 _GROUPS, _LOADINGS = "calibration.groups", "model.head.correlation.loadings"  # as `mogul.fitted.files` calls them
@@ -85,12 +87,16 @@ def show_file(path: Path) -> ModelCard:
     """Read and check the header of a model file without loading the model's tensors."""
     header = read_header(path)
     try:
+        require_model_header(header)
         return _card(path, header)
-    except (LookupError, TypeError, ValueError, AttributeError, SafetensorError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, SafetensorError) as error:
         raise FileError(
-            f"A model file must describe its model; {path} does not: {type(error).__name__} {error}. "
-            "Do not trust this file."
+            f"A model file must describe its model; {path} does not: {_reason(error)}. Do not trust this file."
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    return without_remedy(error) if isinstance(error, MogulError) else f"{type(error).__name__} {error}"
 
 
 def _card(path: Path, header: dict[str, Any]) -> ModelCard:

@@ -28,7 +28,8 @@ def as_matrix(values: Any, name: str) -> tuple[Array, list[str]]:
             f"{name} must be (rows, columns); got rows of different lengths. Give every row the same number of values."
         ) from None
     if raw.ndim != 2:
-        remedy = f"For one column use {name}[:, None]." if raw.ndim == 1 else "Flatten it to two axes."
+        remedy = f"For one column use {name}[:, None], for one row {name}[None]."
+        remedy = remedy if raw.ndim == 1 else "Flatten it to two axes."
         raise ShapeError(f"{name} must be (rows, columns); got shape {raw.shape}. {remedy}")
     if 0 in raw.shape:
         raise ShapeError(f"{name} must have at least one row and one column; got shape {raw.shape}. Give some data.")
@@ -120,7 +121,10 @@ def _as_float(raw: npt.NDArray[Any], name: str, names: list[str]) -> Array:
                         "Encode it as numbers, or leave the column out."
                     )
         return np.array([[np.nan if _is_missing(value) else float(value) for value in row] for row in raw])
-    raise DataError(f"{name} must be real numbers; got {raw.dtype} data. Encode it as numbers.")
+    raise DataError(
+        f"{name} must be real numbers; column {names[0]!r} holds {raw[0, 0]!r} in row 0, {raw.dtype} data. "
+        "Encode it as numbers, or leave the column out."
+    )
 
 
 def _is_missing(value: Any) -> bool:

@@ -1,10 +1,14 @@
 """Base class of both estimators: training requests, seeds, files."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
 from os import PathLike
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
@@ -12,9 +16,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mogul._typing import Array
 from mogul.config import TrainingConfig
+from mogul.data.checks import as_matrix, require_finite_inputs, require_no_infinity
 from mogul.data.encodings.encoding import InputEncoding
 from mogul.data.sources.containers import FrameKind, as_array, frame_kind
-from mogul.errors import ConfigError, FileError, require_natural
+from mogul.errors import ConfigError, FileError, ShapeError, require_natural
 from mogul.fitted.files import load_with_extra, save
 from mogul.fitted.fitted import Engine, Fitted
 from mogul.fitted.predictor import FittedPredictor
@@ -27,6 +32,7 @@ _STATE = ("n_features_in_", "_seed", "_frame", "_single")
 BUILDING = ("num_latents", "num_hidden", "num_inducing", "nonlinearity")
 
 Estimator = TypeVar("Estimator", bound="GPEstimator")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -137,10 +143,18 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
             own = x if frame_kind(x) is not None else as_array(x)
             validate_data(self, own, reset=reset, skip_check_array=True)
             return self._encoding.apply(own)
+        if frame_kind(x) is not None:  # scikit-learn would not name the column
+            matrix, names = as_matrix(x, "X")
+            (require_no_infinity if missing else require_finite_inputs)(matrix, names)
+        elif np.ndim(x) == 1:
+            raise ShapeError(
+                f"X must be (rows, columns); got shape {np.shape(x)}. Reshape your data: X[None] for one row, "
+                "X[:, None] for one column."
+            )
         finite = "allow-nan" if missing else True
         values = validate_data(self, as_array(x), reset=reset, dtype=np.float64, ensure_all_finite=finite)
-        matrix: Array = np.ascontiguousarray(values)
-        return matrix
+        result: Array = np.ascontiguousarray(values)
+        return result
 
     def _fitted_encoding(self, x: Any) -> InputEncoding | None:
         """The encoding of training rows; None where inputs are numbers without gaps, or not a frame."""
@@ -158,6 +172,38 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         step = max(1, _NUMBERS_AT_ONCE // per_row)
         for number, first in enumerate(range(0, num_rows, step)):
             yield self._seed + number, slice(first, first + step)
+
+
+@contextmanager
+def threads(n_jobs: Any) -> Iterator[None]:
+    """This number of threads of torch, until the end; None leaves it, and -1 is one for each core.
+
+    >>> with threads(1):
+    ...     torch.get_num_threads()
+    1
+    """
+    if n_jobs is None:
+        yield
+        return
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or (n_jobs < 1 and n_jobs != -1):
+        raise ConfigError(f"n_jobs must be a number of threads, or -1 for all cores; got {n_jobs!r}. Try n_jobs=1.")
+    before = torch.get_num_threads()
+    torch.set_num_threads(os.cpu_count() or 1 if n_jobs == -1 else int(n_jobs))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def threaded(method: Method) -> Method:
+    """A method of an estimator, in its `n_jobs` threads."""
+
+    @wraps(method)
+    def in_threads(self: Any, *arguments: Any, **named: Any) -> Any:
+        with threads(self.n_jobs):
+            return method(self, *arguments, **named)
+
+    return cast(Method, in_threads)
 
 
 def seed_of(random_state: Any) -> int:

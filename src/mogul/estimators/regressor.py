@@ -24,11 +24,19 @@ from mogul.data.encodings.encoding import (
     rows_to_keep,
     warn_of_filled,
 )
-from mogul.data.sources.containers import FrameKind, Outputs, as_array, as_frame, copies, named_dataset
+from mogul.data.sources.containers import (
+    FrameKind,
+    Outputs,
+    as_array,
+    as_frame,
+    copies,
+    named_dataset,
+    require_same_index,
+)
 from mogul.data.sources.reading import Reading
 from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, ShapeError, unknown_name
-from mogul.estimators.base import BUILDING, TRAINING, GPEstimator, seed_of
+from mogul.estimators.base import BUILDING, TRAINING, GPEstimator, seed_of, threaded
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.history import Choice
 from mogul.models.families import is_latent
@@ -106,6 +114,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         missing_inputs: for gaps in inputs, "mean" or "refuse", as `mogul.fit` takes it; None is the mean for frames,
             and arrays are refused.
         num_samples: draws of the predictive mixture, for quantiles, covariances and the densities of deep models.
+        n_jobs: threads of torch while it fits and predicts, -1 for one per core; None leaves torch as it is. The last
+            digits of results depend on it.
         random_state: seed of everything random, except training by `config`, which has its own seed; a number makes
             results reproducible.
 
@@ -154,6 +164,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         categories: Sequence[str] = (),
         missing_inputs: MissingInputs | None = None,
         num_samples: int = 100,
+        n_jobs: int | None = None,
         random_state: Any = 0,
     ) -> None:
         self.model = model
@@ -179,8 +190,10 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         self.categories = categories
         self.missing_inputs = missing_inputs
         self.num_samples = num_samples
+        self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @threaded
     def fit(
         self,
         X: Any,
@@ -233,6 +246,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             calibrate=share_of(self.calibrate, "calibrate", otherwise=""),
             saving=saving or Saving(),
         )
+        require_same_index(X, y)
         matrix = self._matrix(X, reset=True)
         outputs = Outputs.of(y, type(self).__name__)
         data = named_dataset(matrix, self._names_in(), outputs)
@@ -265,6 +279,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         matrix = self._checked_matrix(X, reset=False)
         return named_dataset(matrix, self._names_in(), Outputs.of(y, type(self).__name__))
 
+    @threaded
     def partial_fit(self, X: Any, y: Any, epochs: int | None = None) -> "MultiOutputGPRegressor":
         """Continue training from the current parameters, with the scaling of the first fit.
 
@@ -278,6 +293,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         """
         if not hasattr(self, "fitted_"):
             return self._fit(X, y, epochs=epochs, mean="linear" if self.mean is None else self.mean)
+        require_same_index(X, y)
         matrix = self._matrix(X, reset=False)
         outputs = Outputs.of(y, type(self).__name__)
         self._require_outputs(outputs)
@@ -286,6 +302,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         self._keep(train_more(self.fitted_, data, epochs, seed))
         return self
 
+    @threaded
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, given: Any = None) -> Any:
         """Mean of the outputs; with their standard deviations, or their P × P covariance at each row, noise included.
 
@@ -320,15 +337,22 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             return self._given_back(mean, X), cov
         return (self._given_back(mean, X), self._given_back(std, X)) if return_std else self._given_back(mean, X)
 
+    @threaded
     def predict_quantiles(self, X: Any, q: Any, given: Any = None) -> Any:
-        """Quantiles of the predictive mixture: of the shape of `predict` for one level, (Q, N, P) for several."""
+        """Quantiles of the predictive mixture: of the shape of `predict` for one level, (Q, N, P) for several.
+
+        Where `predict` gives a frame, several levels are a list of frames.
+        """
         levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
         matrix = self._matrix(X, reset=False)
         values = np.concatenate([part.quantiles(levels) for part in self._mixtures(matrix, given)], axis=1)
         if np.ndim(q) == 0:
             return self._given_back(values[0], X)
+        if self._frame_kind is not None:
+            return [self._given_back(each, X) for each in values]
         return values[..., 0] if self._single else values
 
+    @threaded
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Any:
         """Lower and upper ends of an interval for each output, each shaped like `predict`. Needs `calibrate`.
 
@@ -351,6 +375,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         )
         return self._given_back(low, X), self._given_back(high, X)
 
+    @threaded
     def sample_y(
         self, X: Any, n_samples: int = 1, joint: bool = False, random_state: Any = 0, given: Any = None
     ) -> Float[Array, "N P S"] | Float[Array, "N S"]:
@@ -377,6 +402,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         moved: Array = np.moveaxis(draws, 0, -1)
         return moved[:, 0] if self._single else moved
 
+    @threaded
     def log_density(self, X: Any, y: Any, given: Any = None) -> Float[Array, "N"]:
         """log p(y | x) of each row over its observed outputs, in original units; with `given`, over those not known."""
         matrix = self._matrix(X, reset=False)
@@ -388,8 +414,10 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         each = [self._mixture(matrix[rows], seed, known, rows).log_density(data.y[rows]) for seed, rows in parts]
         return np.concatenate(each)
 
+    @threaded
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² as scikit-learn defines it, over observed values, averaged over outputs."""
+        require_same_index(X, y)
         matrix = self._matrix(X, reset=False)
         mean = self._mean(matrix)
         outputs = Outputs.of(y, type(self).__name__)
@@ -405,6 +433,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         ]
         return float(np.mean(scores))
 
+    @threaded
     def jacobian(self, X: Any) -> Float[Array, "N P D"] | Float[Array, "N D"]:
         """∂mean/∂x at each row, in units of an output over units of an input."""
         if self.fitted_.transforms:
@@ -432,12 +461,16 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         return self.fitted_.predict(matrix, self.num_samples, seed, None if known is None else known[rows])
 
     def _given_back(self, values: Float[Array, "N P"], X: Any) -> Any:
+        if self._frame_kind is not None:
+            return as_frame(values, self.output_names_, self._frame_kind, like=X)
+        return values[:, 0] if self._single else values
+
+    @property
+    def _frame_kind(self) -> FrameKind | None:
+        """The kind of frame that predictions come back in, by `set_output` or as y was; None for arrays."""
         config: dict[str, Container] = getattr(self, "_sklearn_output_config", {})
         chosen = config.get("transform", "default")
-        kind: FrameKind | None = self._frame if chosen == "default" else chosen
-        if kind is not None:
-            return as_frame(values, self.output_names_, kind, like=X)
-        return values[:, 0] if self._single else values
+        return self._frame if chosen == "default" else chosen
 
     def _require_outputs(self, y: Outputs) -> None:
         if y.values.shape[1] != len(self.output_names_):

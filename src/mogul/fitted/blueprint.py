@@ -93,7 +93,8 @@ def rebuilt(blueprint: Blueprint, state: dict[str, Tensor], layouts: Layouts) ->
     _require_covered(sizes, num_rows, blueprint, state)
     rows = torch.arange(num_rows, dtype=_DTYPES[blueprint.precision]) / num_rows
     stand_in = rows.unsqueeze(-1).repeat(1, blueprint.num_inputs)
-    options = {**blueprint.options, **sizes, "output_mean": _output_mean(state, blueprint)}
+    mean = _output_mean(state, blueprint)
+    options = {**_without_claims(blueprint.options, state), **sizes, "output_mean": mean}
     model = models.build(blueprint.model, stand_in, blueprint.num_outputs, torch.Generator().manual_seed(0), **options)
     if name.latent:
         model.inputs = Latent(state["inputs.mean"])
@@ -101,6 +102,7 @@ def rebuilt(blueprint: Blueprint, state: dict[str, Tensor], layouts: Layouts) ->
         model.head.correlation = _correlation(state["head.correlation.loadings"], blueprint.num_outputs)
     _require_same_kinds(model, state)
     laid_out = {label: _laid_out(tensor, layouts.get(label)) for label, tensor in state.items()}
+    _require_finite(model, state)
     model.load_state_dict(laid_out, assign=True)
     return model.eval()
 
@@ -109,6 +111,19 @@ def _sizes(state: dict[str, Tensor]) -> dict[str, Any]:
     """The options of `build` that are determined by the tensors."""
     found = {option: known.read_back(state) for option, known in registry.options().items()}
     return {option: value for option, value in found.items() if value is not None}
+
+
+def _without_claims(options: Mapping[str, Any], state: dict[str, Tensor]) -> dict[str, Any]:
+    """Options but for sizes, which tensors have, where they have them; a size of a user's part is at most theirs."""
+    known, stored = registry.options(), sum(tensor.numel() for tensor in state.values())
+    kept = {name: value for name, value in options.items() if name not in known or known[name].stored is None}
+    for name, value in kept.items():
+        if isinstance(value, int) and value > max(stored, 1):
+            raise FileError(
+                f"A model must not need more numbers than its file holds; {name} is {value:,} of {stored:,}. "
+                "Do not trust this file."
+            )
+    return kept
 
 
 def _require_covered(sizes: dict[str, Any], num_rows: int, blueprint: Blueprint, state: dict[str, Tensor]) -> None:
@@ -141,6 +156,19 @@ def _require_same_kinds(model: Model, state: dict[str, Tensor]) -> None:
             )
 
 
+def _require_finite(model: Model, state: dict[str, Tensor]) -> None:
+    """Check that tensors are finite but for what is infinite by construction: bounds of constraints."""
+    own = {label: built for label, built in model.state_dict().items() if not label.startswith("mean.")}
+    for label, tensor in state.items():
+        odd = ~torch.isfinite(tensor)
+        if bool(odd.any()) and not (label in own and _has_same(own[label], tensor, odd)):
+            raise FileError(f"Tensors must be finite; {label} holds NaN or infinity. Do not trust this file.")
+
+
+def _has_same(built: Tensor, tensor: Tensor, places: Tensor) -> bool:
+    return built.shape == tensor.shape and torch.equal(built[places], tensor[places])
+
+
 def _correlation(loadings: Tensor, num_outputs: int) -> NoiseCorrelation:
     if loadings.dim() != 2 or len(loadings) != num_outputs:
         raise FileError(
@@ -151,6 +179,12 @@ def _correlation(loadings: Tensor, num_outputs: int) -> NoiseCorrelation:
 
 
 def _output_mean(state: dict[str, Tensor], blueprint: Blueprint) -> OutputMean | None:
+    outputs = (blueprint.num_outputs,)
+    shapes = {"weights": (blueprint.num_inputs, *outputs), "bias": outputs, "scale": outputs}
+    for name, shape in shapes.items():
+        for label in (f"mean.{name}", f"mean.base.{name}"):
+            if label in state and state[label].shape != shape:
+                raise FileError(f"{label} must be {shape}; got {tuple(state[label].shape)}. Do not trust this file.")
     kernel = radial_of(blueprint.options.get("kernel")).name
     if any(name.startswith("mean.parts.") for name in state):
         return RegressorMean.stored(state, blueprint.num_inputs, _linear_mean(state, "mean.base.", kernel))

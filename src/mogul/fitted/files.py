@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mogul.config import InferenceConfig, TrainingConfig
 from mogul.core.transforms import Transforms
 from mogul.data import Batch, Scaling, Standardiser
 from mogul.data.encodings.encoding import InputEncoding
@@ -23,6 +24,8 @@ from mogul.fitted.fitted import Fitted, FittedLatent
 from mogul.fitted.history import Candidate, Choice, EpochRecord, History
 from mogul.fitted.mixture import FittedMixture
 from mogul.models.families import Name
+from mogul.models.inputs import Latent
+from mogul.models.model import Model
 from mogul.registry import Kind, require_savable
 from mogul.storage.container import (
     FORMAT,
@@ -33,6 +36,8 @@ from mogul.storage.container import (
     read_sealed,
     write_sealed,
 )
+from mogul.storage.model_header import require_model_header
+from mogul.storage.rules import without_remedy
 from mogul.storage.settings import decode, encode
 
 Header = dict[str, Any]
@@ -89,6 +94,7 @@ def load_with_extra(path: str | PathLike[str]) -> tuple[Fitted, dict[str, Any]]:
     """A fitted model, and the plain settings stored with it."""
     header, tensors = read_sealed(Path(path))
     with _described_by(header, path):
+        require_model_header(header)
         return _fitted(header, tensors), dict(decode(header["extra"]))
 
 
@@ -140,6 +146,8 @@ def _fitted(header: Header, tensors: dict[str, Tensor]) -> Fitted:
         header["precision"],
         decode(header["config"]),
     )
+    if not isinstance(blueprint.config, TrainingConfig | None):
+        raise FileError(f"config must be a TrainingConfig; got {blueprint.config!r}. Do not trust this file.")
     names = header["input_names"], header["output_names"]
     scaling = _scaling(header["scaling"])
     encoding = InputEncoding.from_plain(header["encoding"]) if "encoding" in header else None
@@ -157,9 +165,26 @@ def _fitted(header: Header, tensors: dict[str, Tensor]) -> Fitted:
         return replace(
             whole, choice=_choice(choice_of_today(header.get("choice"), header["model"])), calibration=calibration
         )
-    y, observed = tensors[_KNOWN_Y], tensors[_KNOWN_OBSERVED]
-    known = Batch(y.new_zeros(len(y), 0), y, observed, torch.arange(len(y)))
-    return FittedLatent(model, scaling, *names, history, known, decode(header["inference"]), blueprint=blueprint)
+    inference = decode(header["inference"])
+    if not isinstance(inference, InferenceConfig):
+        raise FileError(f"inference must be an InferenceConfig; got {inference!r}. Do not trust this file.")
+    known = _known_rows(tensors, model, blueprint)
+    return FittedLatent(model, scaling, *names, history, known, inference, blueprint=blueprint)
+
+
+def _known_rows(tensors: dict[str, Tensor], model: Model, blueprint: Blueprint) -> Batch:
+    """The training rows of a model with latent inputs."""
+    y, observed, latent = tensors[_KNOWN_Y], tensors[_KNOWN_OBSERVED], model.inputs
+    assert isinstance(latent, Latent)
+    shape = len(latent.mean), blueprint.num_outputs
+    if y.shape != shape or observed.shape != shape or observed.dtype != torch.bool or y.dtype != latent.mean.dtype:
+        raise FileError(
+            f"Training rows must be {shape} numbers of the model's precision; got {tuple(y.shape)} of {y.dtype}. "
+            "Do not trust this file."
+        )
+    if not bool(torch.isfinite(y[observed]).all()):
+        raise FileError("Training rows must be finite; they hold NaN or infinity. Do not trust this file.")
+    return Batch(y.new_zeros(len(y), 0), y, observed, torch.arange(len(y)))
 
 
 def _format(fitted: Fitted) -> int:
@@ -295,9 +320,9 @@ def _described_by(header: Header, path: str | PathLike[str]) -> Iterator[None]:
     """Report a header that this version cannot build a model from as a `FileError`."""
     try:
         yield
-    except (MogulError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        written_by = header.get("versions")
-        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    except (MogulError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
+        written_by = ascii(header.get("versions"))[:300]
+        reason = without_remedy(error).splitlines()[0] if str(error) else type(error).__name__
         remedy = f"Written with {written_by}: use those versions, or fit the model again."
         if isinstance(error, UnknownNameError) and isinstance(error.name, str) and error.kind in _REGISTERED:
             reason = reason.rpartition(". ")[0]  # without its remedy

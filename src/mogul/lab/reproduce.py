@@ -4,9 +4,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from rich.console import Console
-
-from mogul.errors import DataError
+from mogul.errors import DataError, warn
 from mogul.lab.experiments.record import Store
 from mogul.lab.experiments.request import ExperimentRequest
 from mogul.lab.experiments.run import Provenance, commit, run_all, versions
@@ -23,6 +21,7 @@ from mogul.lab.report.frame import (
 from mogul.lab.report.page import PAGE, write_report
 from mogul.lab.report.tables import TerminalTable, experiment_tables, latex, markdown, result_line
 from mogul.storage.atomic import require_folder, write_whole
+from mogul.terminal import Screen
 
 
 def reproduce(request: ExperimentRequest, out: Path, num_jobs: int) -> int:
@@ -30,12 +29,12 @@ def reproduce(request: ExperimentRequest, out: Path, num_jobs: int) -> int:
     require_folder(out)
     store, tasks = Store(out), request.tasks()
     # The stream itself: a job that runs in this process has its own, which nobody sees.
-    watched = Console(file=sys.stderr)
+    watched = Screen(file=sys.stderr)
     run_all(tasks, store, num_jobs, Provenance(versions(), commit()), watched, result_line)
     stored = store.read()
     written = write_results(out, Results.of(stored.values()))
     asked = [stored[job.slug] for job, _ in tasks]
-    screen = Console()
+    screen = Screen()
     for table in experiment_tables(Results.of(asked)):
         screen.print(TerminalTable(table))
     screen.print(where(out, written), markup=False, highlight=False)
@@ -45,12 +44,16 @@ def reproduce(request: ExperimentRequest, out: Path, num_jobs: int) -> int:
 def rebuild(out: Path) -> tuple[Results, list[Path]]:
     """Write all that the records of a run say, whether it has ended or not; the results, and where it is."""
     require_folder(out)
-    records = Store(out).read().values()
-    if not records:
+    records, damaged = Store(out).read_sound()
+    if not records and not damaged:
         raise DataError(
             f"A report needs the records of a run; {out / 'jobs'} has none. Name the folder of mogul reproduce --out."
         )
-    results = Results.of(records)
+    if not records:
+        raise DataError(f"At least one record must be whole; none of {len(damaged)} is. The first: {damaged[0]}")
+    for reason in damaged:
+        warn(f"Left out of the report: {reason}")
+    results = Results.of(records.values())
     return results, write_results(out, results)
 
 

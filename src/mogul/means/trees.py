@@ -61,6 +61,7 @@ class TreeSum(nn.Module):
     ) -> None:
         super().__init__()
         arrays = (columns, roots, feature, threshold_bits, below, value_bits, baseline_bits, kind)
+        _require_kinds(columns, baseline_bits, value_bits, kind, (roots, feature, threshold_bits, below))
         _require_trees(roots, feature, threshold_bits, below, value_bits)
         for name, array in zip(_ARRAYS, arrays, strict=True):
             self.register_buffer(name, array)
@@ -219,6 +220,27 @@ def _depth(roots: IntArray, children: IntArray) -> int:
         below = children[level].ravel()
         depth, level = depth + 1, below[below >= 0]
     return depth
+
+
+def _require_kinds(columns: Tensor, baseline: Tensor, values: Tensor, kind: Tensor, nodes: tuple[Tensor, ...]) -> None:
+    """Types and sizes, and finite values; thresholds may be infinite."""
+    roots, feature, threshold, below = nodes
+    wide = (columns, threshold, values, baseline, kind)
+    sound = (
+        all(each.dtype == torch.int64 for each in wide)
+        and all(each.dtype == torch.int32 for each in (roots, feature, below))
+        and all(each.dim() == 1 for each in (columns, roots, feature, threshold, baseline))
+        and values.dim() == below.dim() == 2
+        and len(columns) == len(baseline) == values.shape[1]
+        and kind.shape == (2,)
+        and int(kind[0]) > 0
+        and all(bool(torch.isfinite(each.view(torch.float64)).all()) for each in (values, baseline))
+    )
+    if not sound:
+        raise FileError(
+            f"Trees must be arrays of their types and sizes; these {len(columns)} outputs' are not. "
+            "Do not trust this file."
+        )
 
 
 def _require_trees(roots: Tensor, feature: Tensor, threshold: Tensor, children: Tensor, values: Tensor) -> None:

@@ -61,6 +61,27 @@ def _first_layer(tensors: _Tensors) -> tuple[int, int] | tuple[None, None]:
     return next(iter(stored_layers(tensors)), (None, None))
 
 
+def _last_layer(tensors: _Tensors) -> tuple[int, int] | tuple[None, None]:
+    """Of a deep model; others have none but the first."""
+    layers = stored_layers(tensors)
+    return layers[-1] if len(layers) > 1 else (None, None)
+
+
+def _check_solver(name: str, value: object) -> None:
+    if not isinstance(value, Solver):
+        raise ConfigError(f"solver must be Cholesky() or CIQ(); got {value!r}. Leave it out for Cholesky.")
+
+
+def _check_flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False; got {value!r}. Pass one of them.")
+
+
+def _check_dropout(name: str, value: object) -> None:
+    if not (isinstance(value, int | float) and 0 <= value < 1):
+        raise ConfigError(f"dropout must be in [0, 1); got {value!r}. 0 drops none.")
+
+
 def _check_nonlinearity(name: str, value: object) -> None:
     if not isinstance(value, Nonlinearity):
         nonlinearities.by_name(value)
@@ -210,7 +231,7 @@ class Parts:
             "Start of the latent GPs' inducing points, in place of k-means centres; in a deep model, of its first "
             "layer's."
         ),
-        solver=Option("How K_zz^{-1/2} is applied; Cholesky by default."),
+        solver=Option("How K_zz^{-1/2} is applied; Cholesky by default.", None, _check_solver),
     )
     def _gps_on_inputs(
         self, num_latents: int, num_inducing: int, mean: str, white_noise: float | None = None
@@ -247,8 +268,11 @@ class Parts:
             "The number L′ of GPs in the second layer of a deep model; ⌈3P/4⌉.",
             lambda parts: math.ceil(3 * parts.num_outputs / 4),
             positive,
+            stored=lambda tensors: _last_layer(tensors)[0],
         ),
-        num_top_inducing=Option("The number of inducing points of that layer.", 100, positive),
+        num_top_inducing=Option(
+            "The number of inducing points of that layer.", 100, positive, lambda tensors: _last_layer(tensors)[1]
+        ),
         layers=Option(
             "GPs and inducing points of each layer of a deep model, first to last, for any depth; by default the two "
             "layers that the four sizes above describe.",
@@ -320,13 +344,17 @@ class Parts:
         num_latents = self.num_latents if num_latents is None else num_latents
         return Neural(nonlinearity, num_latents, self.option("num_hidden"), self.generator)
 
-    @declare(correlated_mixing=Option("Whether q(M) has a full covariance for each output, not a diagonal one.", False))
+    @declare(
+        correlated_mixing=Option(
+            "Whether q(M) has a full covariance for each output, not a diagonal one.", False, _check_flag
+        )
+    )
     def bayesian_mixing(self, features: Features) -> BayesianMixing:
         """One P × H matrix, with a posterior."""
         kind = CorrelatedMixing if self.option("correlated_mixing") else BayesianMixing
         return kind(self.num_outputs, features.num_features, self.generator)
 
-    @declare(dropout=Option("Share of the mixing net's units dropped in training.", 0.0))
+    @declare(dropout=Option("Share of the mixing net's units dropped in training.", 0.0, _check_dropout))
     def net_mixing(self, features: Features) -> NetMixing:
         """A P × H matrix by a net."""
         dropout = self.option("dropout")

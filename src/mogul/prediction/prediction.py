@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy.special import logsumexp, ndtr, ndtri
+from scipy.special import logsumexp, ndtr
 
 from mogul._typing import Array, IntArray
 from mogul.core.joint import Independent, Pooled
@@ -15,6 +15,7 @@ from mogul.data import Standardiser
 from mogul.errors import ConfigError, ShapeError, require_positive
 from mogul.models.model import Model
 from mogul.prediction.conditional import Conditioned
+from mogul.prediction.quantiles import mixture_quantiles
 from mogul.prediction.row_density import GivenDensity, HeadDensity, PooledDensity, RowDensity, has_shared_draws
 
 # Numbers per tensor while a part of a prediction is computed: about 160 MB in float64, for a few tensors.
@@ -275,7 +276,13 @@ class Prediction:
         for level in levels:
             if not 0 < level < 1:
                 raise ConfigError(f"Each level must be between 0 and 1; got {level}. The median is 0.5.")
-        return np.stack([self._quantile(level) for level in levels])
+        weights = self.log_weight if self.log_weight is None else np.exp(self.log_weight)
+        if weights is not None and weights.ndim == 2:
+            weights = np.repeat(weights, self.mean.shape[1], axis=1)
+        flat = (len(self.component_mean), -1)
+        means, stds = self.component_mean.reshape(flat), np.sqrt(self.component_var).reshape(flat)
+        found = mixture_quantiles(means, stds, levels, self.mean.reshape(-1), self.std.reshape(-1), weights)
+        return found.reshape(len(levels), *self.mean.shape)
 
     def sample(self, num_samples: int, seed: int | np.random.Generator | None = 0) -> Float[Array, "K N P"]:
         """Draws of the outputs, noise included, independent over points; reproducible for a fixed seed.
@@ -315,17 +322,6 @@ class Prediction:
         deviations = self.joint.deviations(np.sqrt(self.component_var[chosen]), rng, component)
         result: Array = self.component_mean[chosen] + deviations
         return result
-
-    def _quantile(self, level: float) -> Float[Array, "N P"]:
-        # The mixture's quantile lies between the smallest and the largest quantile of its components.
-        each = self.component_mean + ndtri(level) * np.sqrt(self.component_var)
-        low: Array = each.min(0)
-        high: Array = each.max(0)
-        for _ in range(40):
-            middle = 0.5 * (low + high)
-            below = self.cdf(middle) < level
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return 0.5 * (low + high)
 
     def require_shape(self, y: Float[Array, "_ _"]) -> None:
         """Check that y has a row for each predicted point and a column for each output."""

@@ -10,9 +10,24 @@ from mogul.errors import ConfigError
 
 
 def remove_partials(path: Path) -> None:
-    """Clear away what writings of this file have left behind that were killed on the way."""
+    """Clear away what writings of this file have left behind that were killed on the way; others may be writing it."""
     for partial in path.parent.glob(f".{path.name}.*.partial"):
-        partial.unlink(missing_ok=True)
+        if not _is_being_written(partial):
+            partial.unlink(missing_ok=True)
+
+
+def _is_being_written(partial: Path) -> bool:
+    """Whether the process of this machine that began a file is alive."""
+    number = partial.name.split(".")[-3]
+    if os.name != "posix" or not number.isdecimal():
+        return False
+    try:
+        os.kill(int(number), 0)  # sends nothing
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def write_json(path: Path, content: object) -> None:
@@ -24,7 +39,7 @@ def write_json(path: Path, content: object) -> None:
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Write under a name of its own and rename, or leave nothing; its folder must be there."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.partial")
     try:
         write(partial)
         with partial.open("rb") as file:

@@ -6,6 +6,7 @@ A header is read and checked without torch: `mogul show` needs no more.
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ Tensors = dict[str, Any]  # torch.Tensor by name
 KEY = "mogul"
 _LENGTH_BYTES = 8  # of safetensors: the length of its header comes first
 NO_DIGEST = "0" * 64  # stands where the digest will be while it is computed
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _MAX_HEADER = 100_000_000  # safetensors' own limit
 _BLOCK = 2**20
 
@@ -55,11 +57,13 @@ def checked_header(path: Path, file: BinaryIO) -> dict[str, Any]:
         _refuse(path, f"its header would take {length:,} bytes of {size:,}")
     start += file.read(length - 1)
     header = _parsed(path, start[_LENGTH_BYTES:], size - len(start))
-    found = str(header.get("sha256"))
+    found = header.get("sha256")
+    if not (isinstance(found, str) and _DIGEST.fullmatch(found)):
+        _refuse(path, f"its SHA-256 is {ascii(found)[:80]}")
     digest = hashlib.sha256(start.replace(found.encode(), NO_DIGEST.encode(), 1))
     while block := file.read(_BLOCK):
         digest.update(block)
-    if len(found) != len(NO_DIGEST) or digest.hexdigest() != found:
+    if digest.hexdigest() != found:
         raise FileError(
             f"A model file must have the SHA-256 that it was sealed with; {path} has changed since. "
             "Copy it again from where it was written."

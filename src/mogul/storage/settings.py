@@ -1,7 +1,9 @@
 """Settings as plain JSON and back: numbers, names, and mogul's own small parts by name and parameters, nothing else."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import is_dataclass
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -14,8 +16,9 @@ from mogul.storage.container import settings_of_today
 
 for _kind in (Analytic, InferenceConfig, MonteCarlo, NaturalGradient, NoiseUpdate, Stopping, TrainingConfig):
     registry.storable()(_kind)  # parts of models say so themselves
-# Quadrature rules are computed when a part is made: a file must not ask for one that takes all memory.
-_MAX_ORDER = 1000
+# What would take all memory, or for ever: quadrature rules are computed when a part is made, draws in predictions.
+_MOST = {"order": 1000, "num_samples": 10_000, "steps": 100_000, "num_nodes": 1000, "max_iterations": 100_000}
+_LARGEST = 1e18
 
 
 def encode(value: Any, name: str) -> Any:
@@ -61,8 +64,35 @@ def decode(plain: Any) -> Any:
             f"Parts in a model file must be among {', '.join(registry.storable_classes())}; got {plain['part']!r}. "
             "Update mogul."
         )
-    if settings.get("order", 0) > _MAX_ORDER:
-        raise FileError(
-            f"order must be at most {_MAX_ORDER} in a model file; got {settings['order']}. Do not trust it."
-        )
-    return kind(**settings_of_today(plain["part"], settings))
+    settings = settings_of_today(plain["part"], settings)
+    _require_possible(kind, settings)
+    return kind(**settings)
+
+
+def _require_possible(kind: type, settings: Mapping[str, Any]) -> None:
+    """Check types and ranges of a part's settings, before it is made."""
+    hints = get_type_hints(kind if is_dataclass(kind) else vars(kind)["__init__"])
+    for name, value in settings.items():
+        if name in hints and not _is(value, hints[name]):
+            raise FileError(f"{name} of {kind.__name__} must be {_words(hints[name])}; got {value!r}. Do not trust it.")
+        if value is not None and name in _MOST and value > _MOST[name]:
+            raise FileError(f"{name} must be at most {_MOST[name]} in a model file; got {value}. Do not trust it.")
+
+
+def _is(value: Any, hint: Any) -> bool:
+    """Whether a value is of an annotated type; numbers must be finite."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_is(value, part) for part in parts)
+    if origin is Literal:
+        return value in parts
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_is(item, parts[0]) for item in value)
+    if hint in (int, float):
+        allowed = int if hint is int else int | float
+        return isinstance(value, allowed) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
+    return isinstance(value, hint)
+
+
+def _words(hint: Any) -> str:
+    return str(getattr(hint, "__name__", hint)).replace("typing.", "")

@@ -24,7 +24,7 @@ from mogul.storage.atomic import remove_partials, require_folder
 from mogul.storage.container import read_sealed, write_sealed
 from mogul.storage.settings import decode, encode
 from mogul.training.loop import Run
-from mogul.training.recovery import RunState
+from mogul.training.recovery import RunState, WholeState
 from mogul.training.restarts import Restarts
 
 FILE_NAME = "training.mogul-checkpoint"
@@ -78,12 +78,13 @@ class Checkpoint:
     def save(self, restarts: Restarts) -> None:
         """Write, all or nothing; where that fails, warn and continue."""
         tensors: Tensors = {}
-        going_on = [run for run in restarts.runs if run.records and run.start not in restarts.given_up]
+        going_on = [run for run in restarts.runs if run.start not in restarts.given_up]
+        whole = {run: state for run in going_on if (state := run.recovery.whole(run)).now.num_epochs}
         header = {
             "identity": self._identity,
             "scores": restarts.scores,
             "given_up": restarts.given_up,
-            "runs": {run.start: _plain_run(run, tensors, f"{run.start}.") for run in going_on},
+            "runs": {run.start: _plain_run(run, state, tensors, f"{run.start}.") for run, state in whole.items()},
         }
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -149,13 +150,13 @@ def _first_difference(there: Any, here: Any, place: str = "") -> tuple[str, Any,
     return place, there, here
 
 
-def _plain_run(run: Run, tensors: Tensors, prefix: str) -> Plain:
-    """A run as plain JSON; its tensors are added to `tensors` under this prefix."""
-    good = run.recovery.good
+def _plain_run(run: Run, state: WholeState, tensors: Tensors, prefix: str) -> Plain:
+    """A run in this state as plain JSON; its tensors are added to `tensors` under this prefix."""
+    good = state.good
     return {
-        "records": [list(asdict(record).values()) for record in run.records],
-        "rollbacks": run.recovery.rollbacks,
-        "now": _plain_state(run.state(), tensors, f"{prefix}now."),
+        "records": [list(asdict(record).values()) for record in run.records[: state.now.num_epochs]],
+        "rollbacks": state.rollbacks,
+        "now": _plain_state(state.now, tensors, f"{prefix}now."),
         "good": None if good is None else _plain_state(good, tensors, f"{prefix}good."),
     }
 

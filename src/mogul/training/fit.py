@@ -19,6 +19,7 @@ from mogul.data.encodings.encoding import MissingInputs, require_missing_inputs
 from mogul.data.sources.containers import as_array
 from mogul.data.sources.given import given_data, validation_rows
 from mogul.data.sources.reading import Reading
+from mogul.data.sources.table import memory_limit
 from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, require_positive, warn
 from mogul.fitted.fitted import Fitted
@@ -72,6 +73,7 @@ def fit(
     checkpoint_seconds: float = 60.0,
     held_out: Int[IntArray, "W"] | None = None,
     retrain: bool | None = None,
+    max_memory: float | None = None,
     **options: Any,
 ) -> Fitted:
     """Fit a model to data, standardised once.
@@ -140,6 +142,8 @@ def fit(
         retrain: whether validation rows are trained on in the end: the model is then trained again on all rows, with
             the number of epochs, the learning rates and the choice that validation gave. By default it is for `groups`
             and for rows that "auto" drew, and it is not for rows that were given.
+        max_memory: the memory that the table of a file may take, in GiB; by default an eighth of the machine's, at
+            most 8. A file that claims more is refused before it is read.
         options: any of epochs, batch_size, learning_rate, num_starts, num_kept, objective and precision, in place of
             the preset's or the config's; and noise, sizes and nonlinearity, as `mogul.models.build` takes them, if the
             model has a use for them. Defaults are those of `mogul.training.defaults.with_defaults`, or the paper's with
@@ -169,7 +173,8 @@ def fit(
     latent = name is not None and is_latent(name)
     policy = None if missing_inputs is None else require_missing_inputs(missing_inputs)
     reading = Reading(categories, [str(value) for value in missing], policy, long)
-    data, labels = given_data(X, Y, targets, inputs, groups, latent=latent, reading=reading)
+    with memory_limit(max_memory):
+        data, labels = given_data(X, Y, targets, inputs, groups, latent=latent, reading=reading)
     if is_pair(validation):
         own_x, own_y = validation  # type: ignore[misc]  # it is a pair
         validation = validation_rows(own_x, own_y, data, latent=latent)

@@ -67,6 +67,7 @@ class Run:
         self._best_score, self._best_epochs = -math.inf, 0
         self._best_state: dict[str, torch.Tensor] = {}
         self._unfinished: RunState | None = None  # the state before `finish`, once it was called
+        self._finished = False  # whether it has ended
 
     def train(self, until: int, on_epoch: Callable[[EpochRecord], None]) -> None:
         """Train until the clock reads `until` epochs; Ctrl-C leaves the model as after its last whole epoch."""
@@ -80,9 +81,10 @@ class Run:
                 if len(self.records) > done:  # or else it was rolled back
                     on_epoch(self.records[-1])
             if not self.records:  # no epochs: the start is the result
-                self.records.append(self._assessed(self._generator, self._began))
-                if self._held_out is not None:
-                    self._score(self.records[-1])
+                with self.recovery.unfinished(self):
+                    self.records.append(self._assessed(self._generator, self._began))
+                    if self._held_out is not None:
+                        self._score(self.records[-1])
                 on_epoch(self.records[-1])
         except KeyboardInterrupt:
             self.recovery.undo(self)
@@ -109,18 +111,21 @@ class Run:
         """Restore the best state on validation rows, and set closed-form noise to its optimum: ready to predict.
 
         An exact start that no epoch improved on is restored, too. Done once: a checkpoint has the state before, and
-        the same is done again after it is read.
+        the same is done again after it is read, or after an interrupt.
         """
-        if self._unfinished is not None:
+        if self._finished:
             return
+        if self._unfinished is not None:
+            self.restore(self._unfinished)
+        self._unfinished = self.state()
         if self._best_state and self._held_out is not None:
             self.model.load_state_dict(self._best_state)
         self.model.eval()
-        self._unfinished = self.state()
         if any(isinstance(update, NoiseUpdate) for update in self.config.updates):
             self._settle_noise()
         if self._best_state and self._held_out is None:
             self._return_to_start()
+        self._finished = True
 
     def _keep_start(self) -> None:
         """Keep an exact start: it solves a simpler model, and large steps may lose it for good."""
@@ -187,7 +192,7 @@ class Run:
 
     def restore(self, state: RunState) -> None:
         """Return to this state."""
-        self._unfinished = None
+        self._unfinished, self._finished = None, False
         put_back(state.tensors, self.model, self._optimiser, self._generator)
         del self.records[state.num_epochs :]
         self.num_steps, self._clock, self._watched = state.num_steps, state.clock, list(state.watched)

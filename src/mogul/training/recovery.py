@@ -13,7 +13,7 @@ from torch import Tensor
 from mogul.config import TrainingConfig
 from mogul.errors import FitError, NumericalError
 from mogul.models.model import Model
-from mogul.priors import IndependentGPs, with_more_jitter
+from mogul.priors import IndependentGPs, Solver, with_more_jitter
 
 if TYPE_CHECKING:
     from mogul.training.loop import Run
@@ -72,17 +72,30 @@ def put_back(
     generator.set_state(tensors[_GENERATOR])
 
 
+@dataclass(frozen=True)
+class WholeState:
+    """A run between two epochs, as checkpoints have it: its state, the one to roll back to, and its rollbacks."""
+
+    now: RunState
+    good: RunState | None
+    rollbacks: int
+
+
 class Recovery:
     """Rolls a run back to its last good state, at most three times.
 
     A state is good once an epoch from it went well: what is wrong with a state shows in the step after it. It is copied
     once per epoch; a rollback costs the epoch that diverged and the one before it.
+
+    From the beginning of an epoch until it has ended, or was rolled back or undone, the state at its beginning is kept:
+    Ctrl-C may come at any moment, again and again, and a checkpoint has that state and never half an epoch.
     """
 
     def __init__(self) -> None:
         self.rollbacks = 0
         self.good: RunState | None = None
-        self._begun: RunState | None = None  # where the current epoch began
+        self._begun: WholeState | None = None  # where an unfinished epoch began
+        self._solvers: dict[IndependentGPs, Solver] = {}  # before any rollback
 
     @property
     def rate_factor(self) -> float:
@@ -92,25 +105,36 @@ class Recovery:
     @contextmanager
     def guard(self, run: "Run") -> Iterator[None]:
         """Around one epoch: where it diverges, the run is rolled back and the epoch counts as not done."""
-        self._begun = run.state()
         try:
-            yield
+            with self.unfinished(run) as begun:
+                yield
+                self.good = begun.now
         except TROUBLE as error:
-            self._roll_back(run, self._begun, error)
-        else:
-            self.good, self._begun = self._begun, None
+            self._roll_back(run, self.whole(run).now, error)
+            self._begun = None
+
+    @contextmanager
+    def unfinished(self, run: "Run") -> Iterator[WholeState]:
+        """Around changes of a run that are made as a whole, or undone; the state before them."""
+        self._begun = self.whole(run)
+        yield self._begun
+        self._begun = None
+
+    def whole(self, run: "Run") -> WholeState:
+        """The run between two epochs: now, or where its unfinished epoch began."""
+        return self._begun or WholeState(run.state(), self.good, self.rollbacks)
 
     def undo(self, run: "Run") -> None:
-        """Go back to the beginning of an unfinished epoch, if there is one."""
+        """Go back to the beginning of an unfinished epoch, if there is one; it can be interrupted, and done again."""
         if self._begun is not None:
-            run.restore(self._begun)
+            run.restore(self._begun.now)
+            self.resume(run, self._begun.rollbacks, self._begun.good)
             self._begun = None
 
     def resume(self, run: "Run", rollbacks: int, good: RunState | None) -> None:
-        """Restore a recovery from a checkpoint, for a run that was just built."""
+        """Restore a recovery, from a checkpoint for a run that was just built."""
         self.good = good
-        for _ in range(rollbacks):
-            self._soften(run.model)
+        self._soften(run.model, rollbacks)
 
     def _roll_back(self, run: "Run", begun: RunState, error: Exception) -> None:
         began = run.num_steps > begun.num_steps
@@ -122,7 +146,7 @@ class Recovery:
                 f"with steps of {self.rate_factor:.2g} times their length: {_first_sentence(error)}. "
                 f"{likely_cause(run.config, began=began)}"
             ) from error
-        self._soften(run.model)
+        self._soften(run.model, self.rollbacks + 1)
         _log.info(
             "start %d, epoch %d: %s Back to epoch %d, rates × %.2g, jitter × %g.",
             run.start + 1,
@@ -133,11 +157,15 @@ class Recovery:
             _MORE_JITTER**self.rollbacks,
         )
 
-    def _soften(self, model: Model) -> None:
-        self.rollbacks += 1
+    def _soften(self, model: Model, rollbacks: int) -> None:
+        """Solvers with more jitter for each rollback, from those that there were before any."""
         for module in model.modules():
             if isinstance(module, IndependentGPs):
-                module.solver = with_more_jitter(module.solver, _MORE_JITTER, module.variational_mean.dtype)
+                solver = self._solvers.setdefault(module, module.solver)
+                for _ in range(rollbacks):
+                    solver = with_more_jitter(solver, _MORE_JITTER, module.variational_mean.dtype)
+                module.solver = solver
+        self.rollbacks = rollbacks
 
 
 def likely_cause(config: TrainingConfig, *, began: bool) -> str:

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from mogul.errors import FitError, warn
 from mogul.fitted.history import EpochRecord, History
 from mogul.models.model import Model
+from mogul.terminal import Screen
 from mogul.training.loop import Run
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class Restarts:
                     else:
                         self._note(run)
             except KeyboardInterrupt:
+                for run in self.runs:  # again, where a second Ctrl-C came while an epoch was being undone
+                    run.recovery.undo(run)
                 if self.leader is None:
                     raise
                 self._end_early(self.leader, checkpoint)
@@ -176,7 +179,7 @@ class TrainingProgress:
     """
 
     def __init__(self, total: int, label: str, console: Console | None = None, completed: int = 0) -> None:
-        console = console or Console(stderr=True)
+        console = console or Screen(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

@@ -84,7 +84,7 @@ def sealed_without_a_part(rng: np.random.Generator, folder: Path) -> Case:
     header, tensors = read_sealed(folder / "model.mogul")
     rest = {name: value for name, value in header.items() if name != field}
     write_sealed(folder / "bad.mogul", {**rest, "sha256": "0" * 64}, tensors)
-    return Case(["show", "bad.mogul"], "A model file must describe its model", repr(field), "Do not trust")
+    return Case(["show", "bad.mogul"], "A model file must describe its model", f"{field} must be there", "Do not trust")
 
 
 def _sealed_anew(folder: Path, **changes: object) -> None:

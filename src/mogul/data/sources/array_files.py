@@ -22,6 +22,7 @@ def read_npz(content: bytes, source: str) -> Table:
     arrays: dict[str, npt.NDArray[Any]] = {}
     unusable: dict[str, str] = {}
     with readable_as(".npz", source), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        require_room(0, source, num_columns=len(archive.infolist()))
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
         _require_different([member.filename.removesuffix(".npy") for member in archive.infolist()], source)
         require_room(sum(member.file_size for member in members.values()), source)
@@ -53,6 +54,8 @@ def _refused(archive: zipfile.ZipFile, member: zipfile.ZipInfo, source: str) -> 
             f"Arrays must have the size in their header; {member.filename} in {source} claims {shape} of {dtype}, "
             f"{claimed:,} bytes, and holds {stored:,}. Do not trust this file."
         )
+    if reason is None:
+        _require_room_for([shape], source)
     return reason
 
 
@@ -66,6 +69,7 @@ def read_mat(content: bytes, source: str) -> Table:
     reasons = {name: _no_columns(matrix.shape, matrix.dtype) for name, matrix in matrices.items()}
     unusable |= {name: reason for name, reason in reasons.items() if reason is not None}
     tables = {name: matrix for name, matrix in matrices.items() if reasons[name] is None}
+    _require_room_for([matrix.shape for matrix in tables.values()], source)
     return _table(_standing(tables), unusable, source)
 
 
@@ -87,8 +91,15 @@ def _no_columns(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str | None:
     return None
 
 
+def _require_room_for(shapes: list[tuple[int, ...]], source: str) -> None:
+    """Check the sizes of arrays; an array without rows may still claim any number of columns."""
+    num_columns = sum(shape[1] if len(shape) == 2 else 1 for shape in shapes)
+    require_room(8 * sum(math.prod(shape) for shape in shapes), source, num_columns)
+
+
 def _table(arrays: Mapping[str, npt.NDArray[Any]], unusable: Mapping[str, str], source: str) -> Table:
     """One column per vector, and numbered columns per matrix."""
+    _require_room_for([array.shape for array in arrays.values()], source)
     columns: dict[str, npt.NDArray[Any]] = {}
     several: dict[str, list[str]] = {}
     for name, array in arrays.items():

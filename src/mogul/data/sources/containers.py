@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from mogul._typing import Array, IntArray
 from mogul.data import Dataset
-from mogul.data.checks import as_matrix
+from mogul.data.checks import as_matrix, require_finite_inputs, require_no_infinity, require_squares
 from mogul.errors import ConfigError, DataError, ShapeError
 
 FrameKind = Literal["pandas", "polars"]
@@ -81,12 +81,38 @@ def as_frame(values: Float[Array, "N K"], names: list[str], kind: FrameKind, lik
 
 
 def named_dataset(x: Float[Array, "N D"] | None, x_names: list[str] | None, y: Outputs) -> Dataset:
-    """A data set with the known column names."""
+    """A data set with the known column names, by which errors name columns."""
+    if x is not None and x_names is not None:
+        require_finite_inputs(x, x_names)
+        require_squares(x, x_names)
+    if y.names is not None:
+        require_no_infinity(y.values, y.names)
+        require_squares(y.values, y.names)
     data = Dataset(x, y.values, check_outputs=False)  # only training needs a value of each output
     # Not through frames: their memory layout differs, and sums would round differently.
     data.input_names = data.input_names if x_names is None else x_names
     data.output_names = data.output_names if y.names is None else y.names
     return data
+
+
+def require_same_index(X: Any, Y: Any) -> None:
+    """Check that rows of two pandas containers belong together: their order counts, and not their index.
+
+    >>> require_same_index(pd.Series([1.0, 2.0]), pd.Series([1.0, 2.0], index=[1, 0]))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    mogul.errors.DataError: X and Y must have the same index; row 0 is 0 in X and 1 in Y. Align them by ...
+    """
+    if not (isinstance(X, pd.DataFrame | pd.Series) and isinstance(Y, pd.DataFrame | pd.Series)):
+        return
+    if len(X) != len(Y) or X.index.equals(Y.index):
+        return
+    pairs = list(zip(X.index.tolist(), Y.index.tolist(), strict=True))
+    row = next((place for place, (one, other) in enumerate(pairs) if one != other), 0)
+    raise DataError(
+        f"X and Y must have the same index; row {row} is {pairs[row][0]!r} in X and {pairs[row][1]!r} in Y. "
+        "Align them by Y.loc[X.index], or give Y.to_numpy() if rows match as they are."
+    )
 
 
 def copies(weights: Any, num_rows: int) -> Int[IntArray, "K"] | None:

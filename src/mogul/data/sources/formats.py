@@ -9,19 +9,18 @@ import gzip
 import io
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mogul.data.sources import table
 from mogul.data.sources.arff import read_arff
 from mogul.data.sources.array_files import read_mat, read_npz
 from mogul.data.sources.json_lines import read_json_lines
 from mogul.data.sources.sheets import read_xlsx
-from mogul.data.sources.table import MAX_BYTES, Table, readable_as, require_room
+from mogul.data.sources.table import Table, max_bytes, readable_as, require_room
 from mogul.errors import DataError, FileError, MogulError
 
 STANDARD_INPUT = Path("-")
@@ -60,6 +59,7 @@ def read_csv(content: bytes, source: str) -> Table:
     """
     text = _decoded(content, source)
     delimiter = _delimiter(text)
+    require_room(8 * (text.count(delimiter) + text.count("\n") + 1), source)
     with readable_as("CSV", source):
         names = _checked_rows(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), source)
         frame = pd.read_csv(
@@ -86,10 +86,32 @@ def read_parquet(content: bytes, source: str) -> Table:
         ) from None
     with readable_as("Parquet", source):
         file = parquet.ParquetFile(pyarrow.BufferReader(content))
-        require_room(8 * file.metadata.num_rows * file.metadata.num_columns, source)
+        require_room(_parquet_bytes(file.metadata), source, num_columns=file.metadata.num_columns)
         require_names(file.schema_arrow.names, source)
-        frame = file.read().to_pandas(ignore_metadata=True)
-    return _table(frame.loc[:, [not str(name).startswith("__index_level_") for name in frame.columns]], source)
+        fields = [field for field in file.schema_arrow if not pyarrow.types.is_nested(field.type)]
+        # As dictionaries: a text of a megabyte in a million rows is stored once, and must not be copied for each.
+        texts = [field.name for field in fields if _is_text(field.type)]
+        file = parquet.ParquetFile(pyarrow.BufferReader(content), read_dictionary=texts)
+        frame = file.read([field.name for field in fields]).to_pandas(ignore_metadata=True)
+        frame = frame.astype(dict.fromkeys(texts, object))
+    kept = frame.loc[:, [not str(name).startswith("__index_level_") for name in frame.columns]]
+    nested = set(file.schema_arrow.names) - {field.name for field in fields}
+    return _table(kept, source, dict.fromkeys(sorted(nested), "it holds lists or objects"))
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether an Arrow type is text or bytes of any length."""
+    return str(kind) in ("string", "large_string", "binary", "large_binary")
+
+
+def _parquet_bytes(metadata: Any) -> int:
+    """The memory that the columns claim; runs of equal values may take next to none in the file."""
+    total: int = 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            values = max(column.num_values, group.num_rows, 0)
+            total += max(8 * values, column.total_uncompressed_size)
+    return max(total, 8 * int(metadata.num_rows) * int(metadata.num_columns))
 
 
 def read_feather(content: bytes, source: str) -> Table:
@@ -103,6 +125,7 @@ def read_feather(content: bytes, source: str) -> Table:
         ) from None
     with readable_as("Feather", source):
         file = pyarrow.ipc.open_file(pyarrow.BufferReader(content))
+        require_room(0, source, num_columns=len(file.schema.names))
         require_names(file.schema.names, source)
         batches, room = [], 0
         for place in range(file.num_record_batches):
@@ -132,8 +155,8 @@ READERS: dict[str, Callable[[bytes, str], Table]] = {
 }
 
 
-def _table(frame: pd.DataFrame, source: str) -> Table:
-    return Table(source, {str(name): frame[name] for name in frame.columns})
+def _table(frame: pd.DataFrame, source: str, unusable: Mapping[str, str] | None = None) -> Table:
+    return Table(source, {str(name): frame[name] for name in frame.columns}, unusable=unusable or {})
 
 
 def _content(path: Path) -> bytes:
@@ -157,7 +180,7 @@ def _standard_input() -> bytes:
         raise DataError(
             "Standard input must be a file or a pipe; it is a terminal. Try: mogul … - < data.csv, or name the file."
         )
-    content = sys.stdin.buffer.read(MAX_BYTES + 1)
+    content = sys.stdin.buffer.read(max_bytes() + 1)
     require_room(len(content), "standard input")
     return content
 
@@ -165,7 +188,7 @@ def _standard_input() -> bytes:
 def _unpacked(content: bytes, source: str) -> bytes:
     """What gzip packed, up to the largest size of a table."""
     with readable_as("gzip", source), gzip.open(io.BytesIO(content)) as file:
-        unpacked = file.read(table.MAX_BYTES + 1)
+        unpacked = file.read(max_bytes() + 1)
         require_room(len(unpacked), source)
     return unpacked
 
@@ -197,6 +220,7 @@ def _checked_rows(rows: Iterator[list[str]], source: str) -> list[str]:
     if header is None:
         raise DataError(f"A table must have a line of names; {source} is empty. Give some data.")
     names = [name.strip() for name in header]
+    require_room(0, source, num_columns=len(names))
     empty = {place for place, name in enumerate(names) if not name}
     if all(map(_is_number, names)):
         raise DataError(

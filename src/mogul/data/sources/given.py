@@ -12,7 +12,7 @@ from mogul.data.checks import as_matrix
 from mogul.data.dataset import Dataset
 from mogul.data.encodings.encoding import InputEncoding, rows_to_keep, warn_of_filled
 from mogul.data.sources.columns import Columns
-from mogul.data.sources.containers import Outputs, as_array, frame_kind, named_dataset
+from mogul.data.sources.containers import Outputs, as_array, frame_kind, named_dataset, require_same_index
 from mogul.data.sources.formats import read_table, require_names
 from mogul.data.sources.reading import Reading
 from mogul.data.sources.table import Table
@@ -80,6 +80,7 @@ def _from_arrays(X: Any, Y: Any, groups: Any, reading: Reading) -> tuple[Dataset
     outputs = Outputs.of(Y, "mogul.fit")
     if X is None:
         return named_dataset(None, None, outputs), groups
+    require_same_index(X, Y)
     frame = reading.frame_to_encode(X)
     if frame is None:
         values, names = as_matrix(as_array(X), "X")

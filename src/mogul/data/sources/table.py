@@ -1,8 +1,11 @@
 """A table of named columns from a file, and its conversion to numbers."""
 
+import math
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
@@ -12,7 +15,7 @@ import pandas as pd
 
 from mogul._typing import Array, IntArray
 from mogul.data.encodings.column import Flags, as_numbers, refuse_word
-from mogul.errors import DataError, MogulError, ShapeError, as_list
+from mogul.errors import ConfigError, DataError, MogulError, ShapeError, as_list
 
 _NAMES_SHOWN, _ROWS_SHOWN, _COLUMNS_SHOWN = 12, 3, 3
 
@@ -160,16 +163,55 @@ def _listed(names: Sequence[str]) -> str:
     return f"{shown}, … ({len(names)} in all)" if len(names) > _NAMES_SHOWN else shown
 
 
-# Largest table in memory; a file may claim any size.
-MAX_BYTES = 8 * 2**30
+# The most columns: each is an object of its own, whatever its length.
+MAX_COLUMNS = 50_000
+# A table is held a few times over while it is read and checked.
+_SHARE_OF_MEMORY, _MOST_BYTES = 8, 8 * 2**30
+# The limit of the current call, in bytes; a context of its own in each thread. It is not an argument of every reader,
+# which has no other use for it.
+_limit: ContextVar[int | None] = ContextVar("_limit", default=None)
 
 
-def require_room(num_bytes: int, source: str) -> None:
-    """Check that a size claimed by a file is plausible."""
-    if num_bytes > MAX_BYTES:
+@contextmanager
+def memory_limit(gibibytes: float | None) -> Iterator[None]:
+    """The memory that one table may take, in GiB; None for an eighth of the machine's, at most 8.
+
+    >>> with memory_limit(0.5):
+    ...     max_bytes()
+    536870912
+    """
+    if gibibytes is not None and not (isinstance(gibibytes, int | float) and 0 < gibibytes < math.inf):
+        raise ConfigError(f"max_memory must be a positive number of GiB; got {gibibytes!r}. Try 4.")
+    token = _limit.set(None if gibibytes is None else int(gibibytes * 2**30))
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def max_bytes() -> int:
+    """The memory that one table may take."""
+    chosen = _limit.get()
+    if chosen is not None:
+        return chosen
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on every system
+        return _MOST_BYTES
+    return min(_MOST_BYTES, memory // _SHARE_OF_MEMORY)
+
+
+def require_room(num_bytes: int, source: str, num_columns: int = 0) -> None:
+    """Check a size that a file claims, before memory is taken for it: a file of a few bytes may claim any."""
+    if num_bytes > max_bytes():
         raise DataError(
-            f"A table must take at most {MAX_BYTES / 2**30:.0f} GiB in memory; {source} would take "
-            f"{num_bytes / 2**30:,.1f}. Split it, or take fewer rows."
+            f"A table must take at most {max_bytes() / 2**30:.3g} GiB in memory; {source} would take "
+            f"{num_bytes / 2**30:,.3g}. Take fewer rows or columns, or raise the limit: --max-memory on the command "
+            "line, max_memory in Python."
+        )
+    if num_columns > MAX_COLUMNS:
+        raise DataError(
+            f"A table must have at most {MAX_COLUMNS:,} columns; {source} has {num_columns:,}. Leave some out."
         )
 
 

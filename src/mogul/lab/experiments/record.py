@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from mogul.data.splits import Split
 from mogul.errors import DataError
 from mogul.lab.experiments.lines import Variant
+from mogul.lab.experiments.stored import METRICS, TRAINING_METRICS, require_stored
 from mogul.metrics import FEW_OUTER, NUM_INNER, NUM_OUTER
 from mogul.models.families import members
 from mogul.storage.atomic import write_json
@@ -176,20 +176,6 @@ def _without_seed(training: TrainingConfig) -> dict[str, Any]:
 
 
 FORMAT = 1
-METRICS = ("ll", "mrmse", "crps", "coverage_50", "coverage_80", "coverage_95")
-TRAINING_METRICS = ("train_ll", "train_mrmse")
-_WORDS = ("experiment", "dataset", "split_label", "label", "kind", "model", "preset", "command")
-_GROUPS = ("split", "settings", "config", "versions", "metrics", "per_output", "calibration", "predictions")
-_STORED_AS: dict[str, type | UnionType] = {
-    **dict.fromkeys(_WORDS, str),
-    **dict.fromkeys(_GROUPS, dict),
-    "seed": int,
-    "seconds": int | float,
-    "curve": list,
-    "latent": dict | None,
-    "commit": str | None,
-    "error": str | None,
-}
 
 
 @dataclass(frozen=True)
@@ -260,11 +246,7 @@ class Record(Subject):
         wrong = names.symmetric_difference(content.keys() - {"format"})
         if wrong:
             raise DataError(f"A stored result must have the fields of Record; {min(wrong)} differs. Was it changed?")
-        for name, kind in _STORED_AS.items():
-            if not isinstance(content[name], kind):
-                raise DataError(f"A stored result must have its fields as written; {name} is not. Was it changed?")
-        if content["kind"] not in get_args(Kind):
-            raise DataError(f"kind must be model or baseline; got {content['kind']!r}. Was the file changed?")
+        require_stored(content)
         values = {name: content[name] for name in names}
         return Record(**{**values, "split": Split.from_json(values["split"])})
 
@@ -281,7 +263,20 @@ class Store:
 
     def read(self) -> dict[str, Record]:
         """All records, in the order of their names."""
-        return {path.stem: _read(path) for path in sorted((self.folder / "jobs").glob("*.json"))}
+        return {path.stem: _read(path) for path in self._paths()}
+
+    def read_sound(self) -> tuple[dict[str, Record], list[str]]:
+        """All records that can be read, and why each of the others cannot."""
+        found, damaged = {}, []
+        for path in self._paths():
+            try:
+                found[path.stem] = _read(path)
+            except DataError as error:
+                damaged.append(str(error))
+        return found, damaged
+
+    def _paths(self) -> list[Path]:
+        return sorted((self.folder / "jobs").glob("*.json"))
 
     def write(self, record: Record) -> None:
         """Store a record, all or nothing."""
@@ -344,8 +339,10 @@ def _beside_data(config: Mapping[str, Any]) -> dict[str, Any]:
 def _read(path: Path) -> Record:
     try:
         record = Record.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:  # our errors of data are among these
-        raise DataError(f"{path} must be a result of mogul's; {error} Choose another folder.") from None
+    except (OSError, ValueError, RecursionError) as error:  # our errors of data are among these
+        raise DataError(
+            f"{path} must be a result of mogul's; {error} Delete it, and the same mogul reproduce runs that job again."
+        ) from None
     if record.slug != path.stem:
         raise DataError(f"{path} must be named {record.slug}.json after what it holds; it is not. Rename it.")
     return record

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
-from rich.console import Console
 from rich.table import Table
 
 from mogul._typing import Array
@@ -22,6 +21,7 @@ from mogul.metrics import Scores, score
 from mogul.plot.style import draw_band, save_figure
 from mogul.prediction import Prediction
 from mogul.storage.atomic import write_json
+from mogul.terminal import Screen
 from mogul.training import Fitted, TrainingConfig, fit
 
 DATASET = "radial-cosine"
@@ -103,7 +103,7 @@ def _slice(simulator: RadialCosine, fitted: Fitted, direction: Float[Array, "1 D
 
 def run_demo(num_seeds: int, folder: Path, json_file: Path | None) -> None:
     """Fit seeds 0, 1, …; draw the first; print the table and say where the figure is."""
-    console = Console()
+    console = Screen()
     console.print(
         "Drawing 1000 noisy rows of g(x) = cos(4‖x‖) and fitting a multi-output GP (MOGP) "
         "and the same with a neural likelihood (N-MOGP)."

@@ -106,14 +106,15 @@ def _table_of(block: Results) -> ExperimentTable:
 def _title(records: Sequence[Record]) -> str:
     """Data, splits, rows, preset and units, which every number depends on."""
     first = records[0]
-    declared = EXPERIMENTS[first.experiment]
+    declared = EXPERIMENTS.get(first.experiment)
     seeds = sorted({record.seed for record in records})
     splits = "split by trajectory"
     if first.split.kind == "random":
         splits = f"random split, seed {seeds[0]}" if len(seeds) == 1 else "random splits"
     rows = describe_rows((record.num_train, record.split.num_test) for record in records)
     units = f"{first.config['units']} units"
-    return f"{first.dataset}: {declared.title}, {splits}, {rows}, preset {first.preset}, {units}"
+    title = declared.title if declared else first.experiment
+    return f"{first.dataset}: {title}, {splits}, {rows}, preset {first.preset}, {units}"
 
 
 def _note(block: Results) -> str:
