@@ -65,14 +65,18 @@ class KernelChoice:
     def of(
         outputs: Sequence[FittedOutput], rng: np.random.Generator, kernels: Sequence[str] = KERNELS
     ) -> "KernelChoice":
-        """Climb with each kernel for each output."""
-        found: dict[str, list[ExactGP]] = {kernel: [] for kernel in kernels}
-        for output in outputs:
-            some = np.sort(rng.permutation(len(output.y))[:CLIMBED_ROWS])
-            rows = output.x[some], output.y[some], output.relative_noise[some]
-            for kernel in kernels:
-                found[kernel].append(climbed_evidence(output.gp, *rows, kernel, _STEPS))
-        return KernelChoice({kernel: tuple(gps) for kernel, gps in found.items()})
+        """Climb with each kernel for each output, until one is worse than the one before, which is smoother."""
+        some = [np.sort(rng.permutation(len(output.y))[:CLIMBED_ROWS]) for output in outputs]
+        found = KernelChoice({})
+        for kernel in kernels:
+            gps = tuple(
+                climbed_evidence(each.gp, each.x[rows], each.y[rows], each.relative_noise[rows], kernel, _STEPS)
+                for each, rows in zip(outputs, some, strict=True)
+            )
+            found = KernelChoice({**found.gps, kernel: gps})
+            if found.kernel != kernel:
+                break
+        return found
 
     @property
     def evidence(self) -> dict[str, float]:

@@ -51,13 +51,13 @@ def train(task: Task, noise: str, *place: str) -> Fitted:
 def _mixed(linear: Task, exact: ExactStart, noise: str, *place: str) -> Fitted:
     """With exact GPs: the mixture of both models, or one of them if it is better alone for every output."""
     left_out, y = exact.left_out_residuals(), exact.batch.y.numpy()
-    if (np.abs(left_out).mean(0) < _EXPLAINED * np.abs(y).mean(0)).all():
-        return linear.fitted(noise, *place, exact=exact)
-    small, observed = linear.cross_fitted("trees", _TRIAL_TREES), exact.batch.observed.numpy()
-    share, _ = _share(left_out, y - small.predictions, observed)
+    observed = exact.batch.observed.numpy()
+    unexplained = np.abs(left_out).mean(0) >= _EXPLAINED * np.abs(y).mean(0)
+    small = linear.cross_fitted("trees", unexplained, _TRIAL_TREES)
+    share, _ = _share(left_out, np.where(unexplained, y - small.predictions, left_out), observed)
     if not share.any():
         return linear.fitted(noise, *place, exact=exact)
-    trees = linear.cross_fitted("trees")
+    trees = linear.cross_fitted("trees", share > 0)
     tried = _start(linear, trees.only(share > 0), noise, exact)
     # GPs of what the forest leaves may be better or worse than the forest.
     share = np.where(share > 0, _share(left_out, tried.left_out_residuals(), observed, _ROUGHLY)[0], 0.0)
@@ -113,7 +113,7 @@ def _better(linear: Task, noise: str, *place: str) -> Fitted:
         return held_out.y.double().numpy() - mean
 
     own = predict(fitted.model, held_out.x, _DRAWS, torch.Generator().manual_seed(seed)).mean
-    small = task.cross_fitted("trees", _TRIAL_TREES)
+    small = task.cross_fitted("trees", num_trees=_TRIAL_TREES)
     of_trees = small.mean.forward(held_out.x).double().numpy()
     share, gain = _share(residuals(own), residuals(of_trees), observed, _ROUGHLY)
     if gain.mean() < _WORTHWHILE:  # all outputs are trained anew for some

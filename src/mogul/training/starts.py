@@ -10,10 +10,10 @@ from typing import Any, cast, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from mogul import models
-from mogul._typing import IntArray
+from mogul._typing import BoolArray, IntArray
 from mogul.config import InferenceConfig, TrainingConfig
 from mogul.core.radial import radial_of
 from mogul.core.transforms import TransformChoice, kinds_of
@@ -241,10 +241,14 @@ class Task:
             validation = replace(validation, y=validation.y - mean.forward(validation.x))
         return batch, validation, mean
 
-    def cross_fitted(self, regressor: MeanChoice, num_trees: int = NUM_TREES) -> CrossFitted:
-        """Regressors of the rows to train on."""
+    def cross_fitted(
+        self, regressor: MeanChoice, wanted: Bool[BoolArray, "P"] | None = None, num_trees: int = NUM_TREES
+    ) -> CrossFitted:
+        """Regressors of the rows to train on, for all outputs or those wanted; the others have a constant."""
         batch = self.scaling.batch(self.known, self.config.dtype)
         x, y = batch.x.double().numpy(), torch.where(batch.observed, batch.y, math.nan).double().numpy()
+        if wanted is not None:
+            y[:, ~wanted] = np.nan
         return CrossFitted.of(regressor, x, y, self.units[self.kept], self.config.seed, num_trees)
 
     def exact_gps(self, noise: str, *known: ExactStart) -> ExactStart | None:
