@@ -223,7 +223,7 @@ def test_what_it_does_not_do_is_said(regressors):
 
 
 def test_latent_inputs_are_refused():
-    gplvm = mogul.MultiOutputGPLVM(2, epochs=1, num_starts=1).fit(table()[1])
+    gplvm = mogul.MultiOutputGPLVM(2, num_inducing=5, num_starts=1).fit(table()[1])
     with pytest.raises(ConfigError, match="must have observed inputs"):
         Surrogate.of(gplvm.fitted_)
 

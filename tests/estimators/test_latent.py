@@ -23,6 +23,7 @@ def table() -> np.ndarray:
 def gplvm(table: np.ndarray) -> MultiOutputGPLVM:
     settings = SMALL_LVM | {
         "model": "mogp",
+        "config": None,
         "num_hidden": None,
         "epochs": 120,
         "num_inducing": 15,

@@ -14,7 +14,7 @@ SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py"))
 QUICK = {
     "bayesian_optimisation": {"num_rounds": 4, "maxiter": 3},
     "cross_validation": {"num_rows": 60, "epochs": 3, "num_folds": 2},
-    "latent_map": {"num_rows": 40, "epochs": 20, "inference_steps": 20},
+    "latent_map": {"num_rows": 40, "inference_steps": 20},
     "matern_kernel": {"num_rows": 80, "epochs": 3},
     "missing_sensors": {"num_rows": 200, "epochs": 3},
     "quickstart": {"num_rows": 80, "epochs": 5},

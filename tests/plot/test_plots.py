@@ -37,7 +37,7 @@ def regressor():
 @pytest.fixture(scope="module")
 def gplvm():
     Y = np.sin(np.linspace(0, 5, 40)[:, None] + np.arange(5))
-    return mogul.MultiOutputGPLVM(3, num_inducing=10, epochs=5, num_starts=1, inference_steps=5).fit(Y)
+    return mogul.MultiOutputGPLVM(3, num_inducing=10, num_starts=1, inference_steps=5).fit(Y)
 
 
 def lines(ax):

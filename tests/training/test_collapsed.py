@@ -69,7 +69,7 @@ def test_the_bound_is_that_of_the_best_posterior_by_quadrature(
     x, weight = grids(gplvm)
     cross, prior = rbf_of(gplvm, x, gplvm.points.numpy()), gplvm.kernel().numpy()
     total = 0.0
-    for output, noise in enumerate(gplvm.log_noise_var.exp().expand(3).tolist()):
+    for output, noise in enumerate(gplvm.noise_var.expand(3).tolist()):
         seen = batch.observed[:, output].numpy()
         y, kernel = batch.y[seen, output].numpy(), cross[seen]
         inner = prior + np.einsum("q,nqm,nqk->mk", weight, kernel, kernel) / noise

@@ -94,3 +94,10 @@ def test_further_inducing_points_are_added() -> None:
     start = LatentStart.of(batch, num_inputs=1, num_inducing=55, num_starts=1, seed=0)
     assert len(start.inducing_points) == 55
     assert isinstance(start.gplvm, CollapsedGPLVM)
+
+
+def test_rows_without_noise_have_a_start() -> None:
+    y = np.sin(np.linspace(0, 6, 20)[:, None] + np.arange(4))
+    fitted = mogul.fit(None, y, model="mogp-lvm", num_inputs=2, num_inducing=10, num_starts=1)
+    assert np.isfinite(fitted.history.elbo[-1])
+    np.testing.assert_allclose(fitted.predict(fitted.latent_means).mean, y, atol=0.05)

@@ -53,7 +53,7 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
 
     Example:
         >>> Y = np.sin(np.linspace(0, 6, 20)[:, None] + np.arange(4))
-        >>> gplvm = MultiOutputGPLVM(2, epochs=2, num_starts=1, inference_steps=5).fit(Y)
+        >>> gplvm = MultiOutputGPLVM(2, num_inducing=10, num_starts=1, inference_steps=5).fit(Y)
         >>> gplvm.transform(Y).shape, gplvm.inverse_transform([[0.0, 1.0]]).shape
         ((20, 2), (1, 4))
     """

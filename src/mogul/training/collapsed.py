@@ -25,6 +25,8 @@ from mogul.data import Batch
 _JITTER = 1e-6
 # Numbers of Ψ₂ at once: 1 MB, which stays in the cache.
 _NUMBERS_AT_ONCE = 2**17
+# The least noise variance: without noise, Ψ₂ over it is all rounding.
+_LEAST_NOISE = 1e-6
 # Variances of q(X) and of the noise at the start; standardised outputs have unit variance.
 _INPUT_VAR, _NOISE_VAR = 0.1, 0.1
 # Pairs in the memory of L-BFGS, and its value where K_zz cannot be factorised.
@@ -60,7 +62,7 @@ class CollapsedGPLVM:
         points: inducing points.
         log_lengthscale: of each latent input, or one for all.
         log_outputscale: of the kernel's variance.
-        log_noise_var: of each output, or one for all.
+        log_noise_var: of each output, or one for all; above a floor.
 
     Example:
         >>> y = torch.sin(torch.linspace(0, 6, 30, dtype=torch.float64)[:, None] + torch.arange(3))
@@ -98,6 +100,11 @@ class CollapsedGPLVM:
     def lengthscale(self) -> Float[Tensor, "D"]:
         """Of each latent input."""
         return self.log_lengthscale.exp().expand(self.mean.shape[1])
+
+    @property
+    def noise_var(self) -> Float[Tensor, "K"]:
+        """Of each output, or one for all, with its floor."""
+        return self.log_noise_var.exp() + _LEAST_NOISE
 
     def kernel(self) -> Float[Tensor, "M M"]:
         """K_zz with its jitter."""
@@ -151,7 +158,7 @@ class CollapsedGPLVM:
         """Σ_p log N(y_p | 0, Q_p + σ_p² I) − (Ψ₀ − tr K⁻¹Ψ₂)/(2σ_p²) − KL(q(X)), by matrices of M rows."""
         psi, root = self.psi(batch.observed), torch.linalg.cholesky(self.kernel())
         two = _solved(root, _solved(root, psi.two).mT)
-        noise_var = self.log_noise_var.exp()
+        noise_var = self.noise_var
         inner = two / noise_var.reshape(-1, 1, 1) + torch.eye(len(root)).to(root)
         factor = torch.linalg.cholesky(inner)
         projected = _solved(root, psi.one.T @ batch.y)  # (M, P)
@@ -189,7 +196,7 @@ class CollapsedGPLVM:
 
     def posterior(self, batch: Batch) -> "InducingPosterior":
         """The best q(u)."""
-        psi, kernel, noise_var = self.psi(batch.observed), self.kernel(), self.log_noise_var.exp()
+        psi, kernel, noise_var = self.psi(batch.observed), self.kernel(), self.noise_var
         inner = kernel + psi.two / noise_var.reshape(-1, 1, 1)
         projected = (psi.one.T @ batch.y / noise_var).T.unsqueeze(-1)
         weights = torch.linalg.solve(inner, projected).squeeze(-1).T
@@ -221,7 +228,7 @@ class InducingPosterior:
     def row_bounds(self, batch: Batch, gplvm: CollapsedGPLVM) -> Float[Tensor, "N C"]:
         """The part of the bound of each row of the batch at each q(x) of the model."""
         mean, second = self.moments(gplvm)
-        seen, noise_var = batch.observed.to(mean), gplvm.log_noise_var.exp()
+        seen, noise_var = batch.observed.to(mean), gplvm.noise_var
         return (batch.y / noise_var) @ mean.T - 0.5 * (seen / noise_var) @ second.T - gplvm.kl()
 
     def placed(self, batch: Batch, gplvm: CollapsedGPLVM, steps: int) -> CollapsedGPLVM:
@@ -240,7 +247,7 @@ class InducingPosterior:
         """The sum of the rows' parts of the bound, each at its own q(x)."""
         here = replace(gplvm, **inputs)
         mean, second = self.moments(here)
-        seen, noise_var = batch.observed.to(mean), gplvm.log_noise_var.exp()
+        seen, noise_var = batch.observed.to(mean), gplvm.noise_var
         return ((batch.y * mean - 0.5 * seen * second) / noise_var).sum() - here.kl().sum()
 
 

@@ -111,7 +111,7 @@ class LatentStart:
             torch.cat([mean - step, mean + step]),
             self.batch.y.repeat(2, 1),
             self.batch.observed.repeat(2, 1),
-            self.gplvm.log_noise_var.exp(),
+            self.gplvm.noise_var,
             torch.full((2 * num_rows, num_outputs), 2.0, dtype=torch.float64),
             self.gplvm.lengthscale.expand(num_outputs, -1),
             self.gplvm.log_outputscale.exp().expand(num_outputs),
@@ -121,7 +121,7 @@ class LatentStart:
 
     def _set_posterior(self, model: Model) -> None:
         """The best q(v) of each output: precision I + K^{-½} Ψ₂ K^{-½}/σ², in place of the two points' of `_signal`."""
-        prior, noise_var = model.prior, self.gplvm.log_noise_var.exp()
+        prior, noise_var = model.prior, self.gplvm.noise_var
         assert isinstance(prior, IndependentGPs)
         psi, like = self.gplvm.psi(self.batch.observed), prior.variational_root
 
@@ -129,12 +129,13 @@ class LatentStart:
             return prior.whitened(values.to(like)).double()
 
         two = whitened(whitened(psi.two.expand(len(noise_var), -1, -1)).mT)
-        precision = 0.5 * (two + two.mT) / noise_var.reshape(-1, 1, 1)
-        precision.diagonal(dim1=-2, dim2=-1).add_(1.0)
-        factor = torch.linalg.cholesky(precision)
+        sizes, directions = torch.linalg.eigh(0.5 * (two + two.mT))
+        # Where K_zz is nearly singular, rounding leaves some below zero.
+        var = 1 / (1 + sizes.clamp_min(0.0) / noise_var.unsqueeze(-1))
+        cov = (directions * var.unsqueeze(-2)) @ directions.mT
         projected = whitened((psi.one.T @ self.batch.y / noise_var).T.unsqueeze(-1))
-        prior.variational_mean.copy_(torch.cholesky_solve(projected, factor).squeeze(-1))
-        prior.variational_root.copy_(torch.linalg.cholesky(torch.cholesky_inverse(factor)))
+        prior.variational_mean.copy_((cov @ projected).squeeze(-1))
+        prior.variational_root.copy_(torch.linalg.cholesky(0.5 * (cov + cov.mT)))
 
 
 def _searched(gplvm: CollapsedGPLVM, batch: Batch, rounds: int) -> CollapsedGPLVM:
