@@ -146,9 +146,9 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         if frame_kind(x) is not None:  # scikit-learn would not name the column
             matrix, names = as_matrix(x, "X")
             (require_no_infinity if missing else require_finite_inputs)(matrix, names)
-        elif np.ndim(x) == 1:
+        elif getattr(array := as_array(x), "ndim", 2) == 1:
             raise ShapeError(
-                f"X must be (rows, columns); got shape {np.shape(x)}. Reshape your data: X[None] for one row, "
+                f"X must be (rows, columns); got shape {array.shape}. Reshape your data: X[None] for one row, "
                 "X[:, None] for one column."
             )
         finite = "allow-nan" if missing else True
