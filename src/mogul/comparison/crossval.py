@@ -220,11 +220,13 @@ def _trial(label: str, train: Dataset, test: Dataset, request: FitRequest) -> Tr
         prediction = predict_baseline(_NAMES.get(label, label), train, test.x, request.seed, request.groups)
         parts = iter([(prediction, test.y)])
     else:
-        fitted = replace(request, model=label).fit(train)
+        # The default's own model is the whole default, with the kernel and the mean that it chooses.
+        is_default = request.model is None and request.model_for(train) == label
+        fitted = (request if is_default else replace(request, model=label)).fit(train)
         if fitted.history.interrupted:
             raise KeyboardInterrupt  # a model half trained is not to be compared
         words = [] if fitted.choice is None else [fitted.choice.chosen.words]
-        words += [] if fitted.history.kernels is None else [f"the kernel {fitted.kernel_name}"]
+        words += [] if fitted.kernel_name in (None, "rbf") else [f"the kernel {fitted.kernel_name}"]
         chosen = " and ".join(words) or None
         parts = fitted.predict_parts(test, FEW_OUTER * NUM_INNER, request.seed)
     seconds = time.perf_counter() - started
