@@ -210,6 +210,7 @@ def test_by_default_a_model_stands_on_nothing():
 
 
 CHANGES = {
+    "ard": False,  # of latent inputs only
     "num_hidden": 3,
     "nonlinearity": Erf(0.123),
     "correlated_mixing": True,

@@ -214,4 +214,4 @@ def test_wrong_arguments_are_named(regressor, gplvm):
     with pytest.raises(ConfigError, match="at most 7 kinds; got 40"):
         plot.latent_map(gplvm, labels=np.arange(40))
     with pytest.raises(ConfigError, match="must have a lengthscale for each of 3 inputs"):
-        plot.relevance(gplvm)
+        plot.relevance(mogul.MultiOutputGPLVM(3, options={"ard": False}, num_inducing=5, num_starts=1).fit(Y.dropna()))

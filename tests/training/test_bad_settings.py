@@ -60,14 +60,24 @@ def gps(mean: str) -> IndependentGPs:
 
 
 BAD_NAMES = {
-    "model": (lambda: model("n-mogq"), "model must be one of mogp, gprn", "'n-mogq'", "Did you mean 'n-mogp'?"),
+    "model": (
+        lambda: model("n-mogq"),
+        "model must be one of mogp, gprn",
+        "'n-mogq'",
+        "Did you mean 'n-mogp', 'dk-n-mogp' or",
+    ),
     "model of fit": (
         lambda: fit(Dataset(X, Y), model="MOGP "),
         "model must be one of mogp",
         "'MOGP '",
         "Use one of the list",
     ),
-    "far from any": (lambda: model("transformer"), "model must be one of", "'transformer'", "Use one of the list."),
+    "far from any": (
+        lambda: model("transformer"),
+        "model must be one of",
+        "'transformer'",
+        "Did you mean 'n-sbgprn-lvm'",
+    ),
     "nonlinearity": (
         lambda: nonlinearities.by_name("sheerf"),
         "nonlinearity must be one of erf, sherf, relu, leaky",

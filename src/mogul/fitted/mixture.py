@@ -54,6 +54,12 @@ class FittedMixture(Fitted):
         return ", ".join(dict.fromkeys(member.noise_name for member in self.members))
 
     @property
+    def regressed_outputs(self) -> list[str]:
+        """Those of any member."""
+        used = {name for member in self.members for name in member.regressed_outputs}
+        return [name for name in self.output_names if name in used]
+
+    @property
     def noise_factors(self) -> int:
         """The largest number among the members."""
         return max(member.noise_factors for member in self.members)

@@ -97,7 +97,7 @@ class RegressorMean(OutputMean):
             raise ConfigError(
                 f"A mean must be trees or boosting to be exported; got {self.unstorable}. Fit with mean='trees'."
             )
-        return TraceableMean([part for part in self.parts if isinstance(part, TreeSum)], self.scale)
+        return TraceableMean([part for part in self.parts if isinstance(part, TreeSum)], self.scale, self.base)
 
     @property
     def numbers_per_row(self) -> int:
@@ -133,16 +133,24 @@ class TraceableMean(OutputMean):
 
     order: Tensor
 
-    def __init__(self, parts: list[TreeSum], scale: Float[Tensor, "P"]) -> None:
+    base: OutputMean | None
+
+    def __init__(self, parts: list[TreeSum], scale: Float[Tensor, "P"], base: OutputMean | None) -> None:
         super().__init__()
         self.parts = nn.ModuleList(TraceableTrees(part) for part in parts)
         self.register_buffer("scale", scale)
+        self.base = base
         self.order = torch.cat([part.columns for part in parts]).argsort()
 
     def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N P"]:
-        """What the trees predict, in the precision of x."""
+        """What the trees predict, in the precision of x, and the mean that is added."""
         each = torch.cat([part(x.detach()) for part in self.parts], dim=-1)
-        return each.index_select(-1, self.order).to(x.dtype)
+        own = each.index_select(-1, self.order).to(x.dtype)
+        return own if self.base is None else own + self.base.forward(x)
+
+    def var(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N P"] | None:
+        """That of the mean that is added."""
+        return None if self.base is None else self.base.var(x)
 
 
 class InMemory(nn.Module):

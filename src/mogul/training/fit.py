@@ -33,7 +33,7 @@ from mogul.objective import ObjectiveName
 from mogul.registry import model_name
 from mogul.training.choice import Candidates, train_candidates
 from mogul.training.defaults import FEW_ROWS, MeanChoice, default_mean, default_model, preset, with_defaults
-from mogul.training.kernel_choice import is_named
+from mogul.training.kernel_choice import has_exact_gps, is_named
 from mogul.training.loop import Run
 from mogul.training.restarts import Restarts
 from mogul.training.split import Rows, held_out_share, is_pair, share_of, split_rows, warn_of_order, with_validation
@@ -122,10 +122,10 @@ def fit(
         seed: of everything random; a config has its own seed for training.
         mean: "linear" adds a linear mean with random coefficients to each output and models its residual; the
             uncertainty of the coefficients is part of every variance. "auto" puts a forest under it for those outputs
-            that it predicts better at rows it was not fitted to; it is the default where neither model nor groups are
-            given, and "linear" where they are. "trees" (ExtraTrees), "boosting"
-            (HistGradientBoosting) or your own scikit-learn regressor is a mean that is cross-fitted: the GPs are
-            trained on residuals of rows that it was not fitted to, and predictions add its fit to all rows. "paper"
+            that it helps to predict at rows it was not fitted to, or mixes models with and without it; it is the
+            default where neither model, config nor groups are given, and "linear" where they are. "trees"
+            (ExtraTrees), "boosting" (HistGradientBoosting) or your own scikit-learn regressor is a mean that is
+            cross-fitted: the GPs are trained on residuals of rows that it was not fitted to, and predictions add its fit to all rows. "paper"
             has no mean under the outputs, and the latent GPs have the paper's means (the default of the paper's preset
             and of latent inputs); "zero" and "constant" choose the latent GPs' means.
         transform: what is modelled in place of an output y: "log" log y, for positive outputs; "yeo-johnson" a power
@@ -266,8 +266,12 @@ class FitRequest:
         model = self._model_for(rows)
         paper = "paper" if self.as_in_paper else self.preset
         options = with_defaults(self.options, model, paper, rows.data.num_outputs, rows.data.num_rows)
-        if self._chooses and paper is None and self.config is None and rows.data.num_rows <= FEW_ROWS:
+        few = rows.data.num_rows <= FEW_ROWS
+        choose = self.model is None and self.config is None and not self._grouped and paper != "paper"
+        if choose and few:
             options.setdefault("kernel", AUTO)
+        # Without exact GPs the choice of a mean costs some rows, of which few have none to spare.
+        choose = choose and (not few or has_exact_gps(options.get("kernel")))
         candidates = Candidates.of(model, options, rows.data.num_outputs, self.num_inputs)
         share = held_out_share(self.config_for(candidates.models[0], rows).stopping, choosing=candidates.choosing)
         known, places = self._validation_rows(rows, share)
@@ -278,7 +282,7 @@ class FitRequest:
 
         def task_of(name: str) -> Task:
             config = candidates.validated(self.config_for(name, rows), known.num_rows, given=given)
-            mean = default_mean(name, paper, choose=self._chooses) if self.mean is None else self.mean
+            mean = default_mean(name, paper, choose=choose) if self.mean is None else self.mean
             units = rows.units(known.num_rows)
             asked = known, name, config, mean, self.num_inputs, options, places, self.saving, units
             return Task.of(*asked, self.transform)
@@ -367,11 +371,6 @@ class FitRequest:
         return self.model or default_model(*sizes, grouped=self._grouped, noise=self.options.get("noise"))
 
     @property
-    def _chooses(self) -> bool:
-        """Whether kernel and mean are chosen by the data: nothing was named, and rows are exchangeable."""
-        return self.model is None and not self._grouped
-
-    @property
     def _grouped(self) -> bool:
         """Whether new rows belong to new groups; given validation rows that are trained on in the end say so, too."""
         return self.groups is not None or (self.held_out is not None and bool(self.retrain))
@@ -421,6 +420,11 @@ def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: i
         >>> len(train_more(fitted, data, epochs=3).history.elbo)
         5
     """
+    if any(isinstance(member.model.mean, RegressorMean) for member in fitted.single_models):
+        raise ConfigError(
+            "More training needs residuals of rows that the mean was not fitted to; this model's mean is a regressor, "
+            "which may know these rows. Fit it anew with all rows, or with mean='linear'."
+        )
     if fitted.num_members > 1:
         more: list[Fitted] = []
         for place, member in enumerate(fitted.single_models):
@@ -432,11 +436,6 @@ def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: i
     if blueprint is None or config is None or fitted.is_latent:
         raise ConfigError(
             "More training needs a model with observed inputs that fit made; this one is not. Fit it anew."
-        )
-    if isinstance(fitted.model.mean, RegressorMean):
-        raise ConfigError(
-            "More training needs residuals of rows that the mean was not fitted to; this model's mean is a regressor, "
-            "which may know these rows. Fit it anew with all rows, or with mean='linear'."
         )
     # Rates that were replayed, one for each epoch, are of that training alone.
     config = replace(

@@ -16,6 +16,8 @@ from mogul.training.exact import CLIMBED_ROWS, climbed_evidence
 # What kernel="auto" tries, simplest first, and the steps of each climb from the RBF's optimum.
 KERNELS: tuple[str, ...] = ("rbf", "matern52", "matern32")
 _STEPS = 20
+# A rougher kernel needs a log evidence larger by this amount: draws of an RBF may give a Matérn kernel 2 nats more.
+_LEAST_GAIN = 3.0
 
 
 def is_named(kernel: object) -> bool:
@@ -74,7 +76,7 @@ class KernelChoice:
                 for each, rows in zip(outputs, some, strict=True)
             )
             found = KernelChoice({**found.gps, kernel: gps})
-            if found.kernel != kernel:
+            if max(found.evidence, key=found.evidence.__getitem__) != kernel:
                 break
         return found
 
@@ -85,6 +87,7 @@ class KernelChoice:
 
     @property
     def kernel(self) -> str:
-        """The chosen one."""
+        """The first, and smoothest, unless another is clearly better."""
         evidence = self.evidence
-        return max(evidence, key=lambda kernel: evidence[kernel])
+        first, best = next(iter(evidence)), max(evidence, key=evidence.__getitem__)
+        return best if evidence[best] > evidence[first] + _LEAST_GAIN else first

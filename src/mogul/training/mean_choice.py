@@ -24,14 +24,14 @@ from mogul.training.starts import Task
 
 # A smaller forest shows whether one helps.
 _TRIAL_TREES = 100
-# Models that gradient steps train: this share of the rows is held out, within these limits, as they are not trained on
-# in the end; draws for their means.
+# Models that gradient steps train: held-out share of the rows and its limits; these rows are never trained on. Draws
+# per predictive mean.
 _HELD_OUT, _FEWEST_HELD_OUT, _MOST_HELD_OUT, _DRAWS = 0.02, 100, 500, 10
 # Outputs that GPs explain to this share of their spread need no forest.
 _EXPLAINED = 0.1
 # A forest doubles the time: errors must be smaller by this share.
 _WORTHWHILE = 0.02
-# Weights of the forest to try: at first, and those that a mixture can have.
+# Weights of the forest that are tried for screening, and those that a mixture can have.
 _FINELY, _ROUGHLY = (0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 0.5, 1.0)
 
 _log = logging.getLogger(__name__)
@@ -63,10 +63,14 @@ def _mixed(linear: Task, exact: ExactStart, noise: str, *place: str) -> Fitted:
     share = np.where(share > 0, _share(left_out, tried.left_out_residuals(), observed, _ROUGHLY)[0], 0.0)
     if not share.any():
         return linear.fitted(noise, *place, exact=exact)
+    fitted = linear.fitted(noise, *place, exact=exact)
+    if fitted.history.interrupted:
+        return fitted
     wanted = trees.only(share > 0)
     with_trees = replace(linear, under=wanted)
     other = with_trees.fitted(noise, *place, "trees", exact=_start(linear, wanted, noise, exact, tried))
-    return other if (share == 1).all() else FittedMixture.of([linear.fitted(noise, *place, exact=exact), other])
+    # Outputs without trees are the same in both.
+    return FittedMixture.of([fitted, other]) if (share == 0.5).any() else other
 
 
 def _start(linear: Task, trees: CrossFitted, noise: str, *known: ExactStart) -> ExactStart:
@@ -91,7 +95,7 @@ def _share(
     """
     residuals = [(1 - share) * left_out + share * of_trees for share in shares]
     errors = np.stack([np.where(observed, np.abs(residual), 0.0).sum(0) for residual in residuals])
-    gain = 1 - errors.min(0) / np.maximum(errors[0], np.finfo(np.float64).tiny)
+    gain = np.where(errors[0] > 0, 1 - errors.min(0) / np.where(errors[0] > 0, errors[0], 1.0), 0.0)
     best = np.where(gain >= _WORTHWHILE, np.array(shares)[np.argmin(errors, axis=0)], 0.0)
     _log.info("weight of the forest: %s", best)
     return best, gain
@@ -104,6 +108,8 @@ def _better(linear: Task, noise: str, *place: str) -> Fitted:
     after forty.
     """
     task, held_out = _held_out(linear)
+    if held_out is None:
+        return linear.fitted(noise, *place)
     fitted = task.fitted(noise, *place)
     if fitted.history.interrupted:
         return fitted
@@ -116,19 +122,21 @@ def _better(linear: Task, noise: str, *place: str) -> Fitted:
     small = task.cross_fitted("trees", num_trees=_TRIAL_TREES)
     of_trees = small.mean.forward(held_out.x).double().numpy()
     share, gain = _share(residuals(own), residuals(of_trees), observed, _ROUGHLY)
-    if gain.mean() < _WORTHWHILE:  # all outputs are trained anew for some
+    if gain.mean() < _WORTHWHILE or not share.any():  # retraining covers all outputs, so the mean gain must pay
         return fitted
     other = replace(task, under=task.cross_fitted("trees").only(share > 0)).fitted(noise, *place, "trees")
     scores = [held_out_score(each.model, held_out, torch.Generator().manual_seed(seed)) for each in (fitted, other)]
     _log.info("held-out log likelihood per value: %.3f, with trees %.3f", *scores)
-    return max((fitted, other), key=lambda each: scores[each is other])
+    return other if scores[1] > scores[0] else fitted
 
 
-def _held_out(task: Task) -> tuple[Task, Batch]:
-    """The task without some rows, whole groups where there are any, and these rows, scaled."""
+def _held_out(task: Task) -> tuple[Task, Batch | None]:
+    """The task without some rows, whole groups where there are any, and these rows, scaled; None if none is spared."""
     units, unit = np.unique(task.units[task.kept], return_inverse=True)
     count = min(max(round(_HELD_OUT * len(units)), _FEWEST_HELD_OUT), _MOST_HELD_OUT, len(units) // 5)
     is_left = (np.random.default_rng(task.config.seed).permutation(len(units)) < count)[unit.ravel()]
     rest = np.flatnonzero(~is_left)
+    if not count or np.isnan(task.known.y[rest]).all(0).any():
+        return task, None
     rows = task.scaling.batch(task.known.rows(np.flatnonzero(is_left)), task.config.dtype)
     return replace(task, known=task.known.rows(rest), kept=task.kept[rest]), rows

@@ -83,6 +83,7 @@ class Task:
         units: numbers of all rows: those with the same number are left out together when a mean is cross-fitted.
         transform: of the outputs, as `mogul.fit` takes it.
         under: regressors under the linear mean, cross-fitted to the rows to train on.
+        validated: places of the validation rows.
     """
 
     data: Dataset
@@ -100,6 +101,7 @@ class Task:
     units: Int[IntArray, "N"]
     transform: TransformChoice = None
     under: CrossFitted | None = None
+    validated: Int[IntArray, "W"] | None = None
 
     @staticmethod
     def of(
@@ -144,6 +146,7 @@ class Task:
             kept,
             np.arange(data.num_rows) if units is None else units,
             transform,
+            validated=places,
         )
 
     def on_all_rows(self, rates: tuple[float, ...]) -> "Task":
@@ -392,7 +395,8 @@ class Task:
         names = self.data.input_names, self.data.output_names
         if history.held_out is not None and self.scaling.transforms is not None:
             # Validation rows were scored as they are modelled; scores are compared with those of other transforms.
-            gain = self.scaling.log_slope(self.data.rows(np.setdiff1d(np.arange(self.data.num_rows), self.kept)))
+            assert self.validated is not None
+            gain = self.scaling.log_slope(self.data.rows(self.validated))
             history = replace(history, held_out=history.held_out + gain)
         if not self.latent:
             own = self.data.encoding
