@@ -62,7 +62,8 @@ def test_rough_paths_are_predicted_better_by_a_rough_kernel_and_auto_chooses_one
         tried = auto.history.kernels
         assert tried is not None
         assert list(tried) == list(KERNELS)
-        assert auto.kernel_name == max(tried, key=lambda name: tried[name])
+        best = max(tried, key=lambda name: tried[name])
+        assert auto.kernel_name == (best if tried[best] > tried["rbf"] + 3 else "rbf")
     assert better >= 3
     assert chosen.count("matern32") >= 3
 

@@ -125,9 +125,9 @@ def fit(
             that it helps to predict at rows it was not fitted to, or mixes models with and without it; it is the
             default where neither model, config nor groups are given, and "linear" where they are. "trees"
             (ExtraTrees), "boosting" (HistGradientBoosting) or your own scikit-learn regressor is a mean that is
-            cross-fitted: the GPs are trained on residuals of rows that it was not fitted to, and predictions add its fit to all rows. "paper"
-            has no mean under the outputs, and the latent GPs have the paper's means (the default of the paper's preset
-            and of latent inputs); "zero" and "constant" choose the latent GPs' means.
+            cross-fitted: the GPs are trained on residuals of rows that it was not fitted to, and predictions add its
+            fit to all rows. "paper" has no mean under the outputs, and the latent GPs have the paper's means (the
+            default of the paper's preset and of latent inputs); "zero" and "constant" choose the latent GPs' means.
         transform: what is modelled in place of an output y: "log" log y, for positive outputs; "yeo-johnson" a power
             of y by maximum likelihood, for skewed outputs and counts of any sign; "auto" the one of these, or y itself,
             under which residuals are nearest to Normal. One for all outputs, a dict by their names, or a list.
