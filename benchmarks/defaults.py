@@ -37,14 +37,14 @@ from their neighbours than from other days: by trajectory see [performance](perf
 
 Up to 2,500 training rows the default is `mogp`, with a latent GP for each of up to 24 outputs. Each output has an
 exact GP (an RBF or Matérn kernel, by the evidence, with a lengthscale for each input, and a plane with random
-coefficients): hyperparameters by L-BFGS on the log evidence, from starts that span decades of lengthscales; variances widened by what is not known of
-these; inducing points by Cholesky with pivots, q(u) in closed form. Residuals of rows left out choose the noise:
-constant, Student-t, or either with a size that depends on the input by GPs; and whether it is correlated across
-outputs, by a few factors whose number the Bayesian information criterion chooses. Beyond, it is `n-sbgprn`, or with
-`groups` [a mixture](#new-groups), by Adam from a random start, with 200 inducing points and noise that GPs describe
-(least standard deviation 1e-4 of an output's scale), Student-t where the residuals of 400 rows have heavy tails. What
-is not known of the plane is part of every variance. A forest is put under the plane for outputs that it helps to predict
-at rows left out: see [means](howto/means.md#what-the-default-does). [How to work with big
+coefficients): hyperparameters by L-BFGS on the log evidence, from starts that span decades of lengthscales; variances
+widened by what is not known of these; inducing points by Cholesky with pivots, q(u) in closed form. Residuals of rows
+left out choose the noise: constant, Student-t, or either with a size that depends on the input by GPs; and whether it
+is correlated across outputs, by a few factors whose number the Bayesian information criterion chooses. Beyond, it is
+`n-sbgprn`, or with `groups` [a mixture](#new-groups), by Adam from a random start, with 200 inducing points and noise
+that GPs describe (least standard deviation 1e-4 of an output's scale), Student-t where the residuals of 400 rows have
+heavy tails. What is not known of the plane is part of every variance. A forest is put under the plane for outputs
+that it helps to predict at rows left out: see [means](howto/means.md#what-the-default-does). [How to work with big
 data](howto/big_data.md#what-the-default-does) has both side by side.
 
 Of HalfCheetah's 110,000 rows 25,000 were drawn. Seconds are those of a fit by one thread on a machine with other work
