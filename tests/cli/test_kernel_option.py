@@ -14,8 +14,8 @@ from mogul.cli.options import complete_kernel
 def run(tmp_path, monkeypatch, capsys):
     """Run `mogul` in a folder with a table of a rough function."""
     rng = np.random.default_rng(0)
-    place = rng.uniform(-1, 1, 60)
-    height = np.abs(place) + 0.02 * rng.standard_normal(60)
+    place = rng.uniform(-1, 1, 160)
+    height = np.abs(place) + 0.02 * rng.standard_normal(160)
     pd.DataFrame({"place": place, "height": height}).to_csv(tmp_path / "walk.csv", index=False)
     monkeypatch.chdir(tmp_path)
     return command(monkeypatch, capsys)
