@@ -34,9 +34,10 @@ $(VENV)/installed-docs: $(VENV)/installed-runtime
 demo: $(VENV)/installed-runtime
 	cd $(ROOT) && $(BIN)/mogul demo
 
-# Two processes of one thread each: on two cores that beats one process of two threads.
+# Two processes of one thread each: on two cores that beats one process of two threads. Bytecode is kept, since checks
+# of shapes rewrite every module.
 test: $(VENV)/installed-dev
-	cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term-missing
+	cd $(ROOT) && OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term-missing
 
 # Apart from `test`: a machine may have no browser, and installing one needs its administrator.
 $(VENV)/installed-browser: $(VENV)/installed-dev

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.machine import describe
-from benchmarks.report import performance_page
+from benchmarks.report import missed, performance_page
 
 RESULTS = Path(__file__).parent / "results.json"
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
@@ -53,6 +53,8 @@ def main() -> None:
             console.print(_table(GROUPS[group], figures))
             keep(figures, RESULTS, PAGE)
     console.print(f"Figures in {RESULTS}, and the table in {PAGE}")
+    for line in missed(json.loads(RESULTS.read_text(encoding="utf-8"))):
+        console.print(f"missed: {line}")
 
 
 def keep(figures: Mapping[str, float], results: Path, page: Path) -> None:

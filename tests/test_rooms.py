@@ -11,7 +11,8 @@ import mogul
 PACKAGE = Path(mogul.__file__).parent
 # In the order of imports; those in one line know nothing of each other.
 ROOMS = (
-    {"errors", "_typing", "terminal"},
+    {"errors", "_typing"},
+    {"terminal"},
     {"registry"},
     {"core"},
     {"nonlinearities"},

@@ -12,7 +12,7 @@ from mogul.objective import Analytic, Expectation, ObjectiveName, objective_by_n
 from mogul.objective.updates import Update
 
 Precision = Literal["float32", "float64"]
-StartName = Literal["random", "exact"]
+StartName = Literal["random", "exact", "map"]
 ScheduleName = Literal["steps", "cosine"]
 # The cosine rises from a fifth of the rate over a tenth of the epochs, and falls to a hundredth.
 _WARM_UP, _FIRST_SHARE, _LAST_SHARE = 0.1, 0.2, 0.01
@@ -69,7 +69,9 @@ class TrainingConfig:
 
     Args:
         start: "random", or "exact": hyperparameters, linear mean, posterior and noise from exact GPs, one for each
-            output, fitted by L-BFGS to up to 1,000 rows.
+            output, fitted by L-BFGS to up to 1,000 rows; or "map", for models with hidden units: each restart begins at
+            a maximum of the posterior density, found by L-BFGS on all rows with all variances zero. Restarts differ in
+            the number of latent functions that they use: 1, 2, …, L, 1, …. Other models start at random.
         epochs: passes over the data for the start that is trained to the end; 0 keeps an exact start unchanged.
         batch_size: rows per step.
         learning_rate: Adam's, where it is largest.

@@ -6,7 +6,10 @@ import io
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from numbers import Integral
+from typing import Any
 
 
 class MogulError(Exception):
@@ -100,3 +103,25 @@ def as_list(names: Sequence[str]) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(names)
     return line.getvalue()
+
+
+def require_extra(
+    what: str, extra: str, *packages: str, otherwise: str = "", error: type[MogulError] = ConfigError
+) -> None:
+    """Check that the packages of an extra of mogul are installed.
+
+    >>> require_extra("A page", "lab", "nowhere")
+    Traceback (most recent call last):
+        ...
+    mogul.errors.ConfigError: A page needs the extra mogul[lab]; nowhere is not installed. Run pip install "mogul[lab]".
+    """
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        absent = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
+        raise error(f'{what} needs the extra mogul[{extra}]; {absent}. Run pip install "mogul[{extra}]"{otherwise}.')
+
+
+def import_extra(what: str, extra: str, module: str, otherwise: str = "", error: type[MogulError] = ConfigError) -> Any:
+    """A module that only an extra of mogul installs: imported when it is needed, or refused with the remedy."""
+    require_extra(what, extra, module.partition(".")[0], otherwise=otherwise, error=error)
+    return import_module(module)

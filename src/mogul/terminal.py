@@ -2,15 +2,22 @@
 
 import json
 import sys
+import threading
+import time
 import unicodedata
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import IO, Any, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
 from rich.text import Text
 
+from mogul.errors import ConfigError
+
 # Control and format characters, surrogates, separators of lines and paragraphs.
+Item = TypeVar("Item")
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
@@ -68,6 +75,114 @@ class Screen(Console):
         for segment in super().render(renderable, options):
             text, style, control = segment
             yield segment if control or text.isprintable() else Segment(printable(text), style)
+
+
+class Bar:
+    """What is being done and how many are left: one bar on a terminal or in a notebook, lines in a log.
+
+    Args:
+        verbose: 0 says nothing; 1 has a bar where it can be drawn; 2 has lines elsewhere too, at most one in a second,
+            and one every three seconds while nothing changes.
+        console: where to write; standard error by default, so that output can be piped.
+
+    Example:
+        >>> with Bar(verbose=0) as bar:
+        ...     bar.stage("exact GP", 2)
+        ...     bar.advance()
+        >>> bar.words
+        'exact GP 2 of 2'
+    """
+
+    _OFTEN, _SELDOM = 1.0, 3.0  # seconds between lines
+
+    def __init__(self, verbose: int = 1, console: Console | None = None) -> None:
+        if verbose not in (0, 1, 2):
+            raise ConfigError(f"verbose must be 0, 1 or 2; got {verbose!r}. Leave it out for a bar.")
+        self._verbose, self._console = verbose, console
+        self._drawn: tuple[Progress, TaskID] | None = None  # while it is entered
+        self._log: IO[str] | None = None
+        self._ended: threading.Event | None = None
+        self._depth, self._began, self._last = 0, 0.0, 0.0
+        self._label, self._status, self._done, self._total = "", "", 0, 0
+
+    def __enter__(self) -> "Bar":
+        self._depth += 1
+        if self._depth == 1:
+            self._began = self._last = time.monotonic()
+            self._begin(self._console or Screen(stderr=True))
+        return self
+
+    def _begin(self, console: Console) -> None:
+        """Draw a bar, or write lines, one of which comes from a thread of its own while nothing changes."""
+        if self._verbose and (console.is_terminal or console.is_jupyter):
+            columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn()
+            status = TextColumn("{task.fields[status]}", markup=False)
+            drawn = Progress(*columns, status, TimeElapsedColumn(), console=console, transient=True)
+            self._drawn = drawn, drawn.add_task("", total=None, status="")
+            drawn.start()
+        elif self._verbose > 1:
+            self._log, self._ended = console.file, threading.Event()
+            threading.Thread(target=self._keep_talking, args=(self._ended,), daemon=True).start()
+        self._show()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if self._depth:
+            return
+        if self._drawn is not None:
+            self._drawn[0].stop()
+        if self._ended is not None:
+            self._ended.set()
+        self._drawn = self._log = self._ended = None
+
+    def stage(self, label: str, total: int = 1, done: int = 0) -> None:
+        """Begin something that is done `total` times."""
+        self._label, self._total, self._done, self._status = label, total, done, ""
+        self._show()
+
+    def advance(self, status: str = "") -> None:
+        """Count one of them as done."""
+        self._done, self._status = min(self._done + 1, self._total), status
+        self._show()
+
+    @property
+    def words(self) -> str:
+        """What is being done now."""
+        count = f" {min(self._done + 1, self._total)} of {self._total}" if self._total > 1 else ""
+        return f"{self._label}{count}"
+
+    def _show(self) -> None:
+        if self._drawn is not None:
+            drawn, task = self._drawn
+            total = self._total if self._total > 1 else None
+            words = printable(self.words)
+            drawn.update(task, description=words, completed=self._done, total=total, status=self._status)
+        self._say(self._OFTEN)
+
+    def _say(self, period: float) -> None:
+        now, log = time.monotonic(), self._log
+        if log is not None and self._label and now - self._last >= period:
+            self._last = now
+            parts = f"{now - self._began:.0f} s", self.words, self._status
+            print(one_line("  ".join(part for part in parts if part)), file=log, flush=True)
+
+    def _keep_talking(self, ended: threading.Event) -> None:
+        while not ended.wait(0.25):
+            self._say(self._OFTEN if self._last == self._began else self._SELDOM)
+
+
+def counted(bar: Bar, label: str, items: Sequence[Item]) -> Iterator[tuple[int, Item]]:
+    """The items with their places, each counted on the bar when it is done.
+
+    >>> list(counted(Bar(0), "letter", "ab"))
+    [(0, 'a'), (1, 'b')]
+    """
+    bar.stage(label, len(items))
+    for place, item in enumerate(items):
+        yield place, item
+        bar.advance()
 
 
 def _is_watched() -> bool:

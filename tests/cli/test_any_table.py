@@ -13,7 +13,7 @@ from tests.helpers.terminal import assert_refused, command
 
 import mogul
 
-QUICK = ("--no-check", "--noise", "constant")
+QUICK = ("--quiet", "--no-check", "--noise", "constant")
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic, "NUM_TRAIN", 30)
     monkeypatch.setattr(synthetic, "NUM_TEST", 20)
     monkeypatch.setattr(synthetic, "config", lambda seed: TrainingConfig(epochs=2, num_starts=1, seed=seed))
+    monkeypatch.setattr(synthetic, "DEMO_TRAINING", {"start": "map"})
     predict = Fitted.predict
     monkeypatch.setattr(Fitted, "predict", lambda self, x, *_, **__: predict(self, x, num_samples=50))
 

@@ -14,9 +14,8 @@ from mogul.comparison.crossval import (
     compare,
     folds,
     group_folds,
-    holdout,
 )
-from mogul.comparison.least_squares import LeastSquares
+from mogul.comparison.rivals import LeastSquares
 from mogul.data import Dataset
 from mogul.errors import ConfigError, DataError, NumericalError
 from mogul.training import FitRequest
@@ -51,7 +50,7 @@ def test_folds_must_have_rows(number):
 def test_least_squares_scores_what_its_own_evaluation_says():
     """In one split, standardised: LL in original units plus the log of the scales."""
     rows = data()
-    ((train, test),) = holdout(40, seed=0)
+    train, test = folds(40, 5, seed=0)[0]
     board = compare(rows, [], [(train, test)], QUICK)
     scores = LeastSquares.fit(rows.rows(train)).evaluate(rows.rows(test))
     scale = rows.y[train].std(0)

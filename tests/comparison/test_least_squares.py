@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LinearRegression
 
-from mogul.comparison.least_squares import LeastSquares, normal_prediction
+from mogul.comparison.rivals import LeastSquares, normal_prediction
 from mogul.data import Dataset
 
 NAN = float("nan")

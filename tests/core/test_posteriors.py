@@ -12,8 +12,7 @@ from mogul.core.posteriors import DiagonalNormal, FullNormal, HoldsPosteriors
 from mogul.data import Batch
 from mogul.heads import BayesianMixing, ConstantNoise, CorrelatedMixing, Head, Identity, Neural
 from mogul.models import build
-from mogul.models.inputs import Observed
-from mogul.models.model import Model
+from mogul.models.model import Model, Observed
 from mogul.nonlinearities import Erf
 from mogul.objective import Analytic, Elbo
 from mogul.priors import Cholesky, IndependentGPs, rbf

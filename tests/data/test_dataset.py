@@ -216,3 +216,14 @@ class TestScaling:
     def test_a_batch_has_the_precision_asked_for(self, dtype):
         batch = Scaling.of(Dataset(X, Y)).batch(Dataset(X, Y), dtype)
         assert batch.x.dtype == batch.y.dtype == dtype
+
+
+def test_a_data_set_prints_as_five_lines():
+    lines = repr(Dataset([[0.0, 1.0], [2.0, 3.0]], [[1.0], [np.nan]])).splitlines()
+    assert lines == [
+        "2 rows",
+        "Inputs   2: x0, x1",
+        "Outputs  1: y0",
+        "Values   50.0% missing",
+        "Ranges   of outputs: 1 to 1",
+    ]

@@ -12,8 +12,9 @@ from scipy.io import savemat
 
 from mogul.data.sources import formats
 from mogul.data.sources import table as table_module
-from mogul.data.sources.formats import read_csv, read_table
+from mogul.data.sources.formats import read_table
 from mogul.data.sources.table import Table, require_complete
+from mogul.data.sources.text_formats import read_csv
 from mogul.errors import DataError, FileError
 
 FRAME = pd.DataFrame({"a": [0.1, 1e-300, -3.0], "b": [1.0, np.nan, 3.0], "c": [4.0, 5.0, 6.0]})
@@ -125,7 +126,7 @@ def test_a_small_packed_file_that_unpacks_to_much_is_refused(tmp_path: Path, mon
 def test_sheets_without_openpyxl_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, ".xlsx")
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.raises(FileError, match=r"needs openpyxl; .*pip install \"mogul\[excel\]\""):
+    with pytest.raises(FileError, match=r"needs the extra.*; openpyxl is not .*pip install \"mogul\[excel\]\""):
         read_table(path)
 
 
@@ -179,7 +180,7 @@ def test_more_than_memory_holds_is_refused_before_it_is_read(tmp_path: Path, mon
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, ".parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(FileError, match=r"needs pyarrow; .*pip install \"mogul\[parquet\]\""):
+    with pytest.raises(FileError, match=r"needs the extra.*; pyarrow is not .*pip install \"mogul\[parquet\]\""):
         read_table(path)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.io import loadmat, savemat
 
-from mogul.data.sources.mat_files import read_matrices
+from mogul.data.sources.array_files import read_matrices
 
 KINDS = ["float64", "float32", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"]
 

@@ -10,8 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from mogul.data.dataset import Batch
 from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
-from mogul.models.inputs import Observed
-from mogul.models.model import Model
+from mogul.models.model import Model, Observed
 from mogul.objective import Analytic, Elbo
 from mogul.priors import Cholesky, IndependentGPs, rbf
 

@@ -15,8 +15,7 @@ from mogul.fitted.predictor import PooledPredictor, Predictor
 from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
 from mogul.means.linear import LinearOutputMean
 from mogul.means.plane import PlaneUncertainty, generalised_least_squares
-from mogul.models.inputs import Observed
-from mogul.models.model import Model
+from mogul.models.model import Model, Observed
 from mogul.objective import Analytic, Predictive
 from mogul.prediction import predict
 from mogul.priors import Cholesky, IndependentGPs, rbf

@@ -8,8 +8,7 @@ from tests.helpers.small_models import NUM_OUTPUTS, NUM_ROWS, small_batch, small
 
 from mogul.core.moments import Marginals
 from mogul.heads import BayesianMixing, GPMixing, Head, NetMixing, Neural
-from mogul.models.inputs import Latent, Observed
-from mogul.models.model import Model
+from mogul.models.model import Latent, Model, Observed
 from mogul.nonlinearities import Quadrature
 from mogul.objective import Analytic, Elbo, MonteCarlo
 from mogul.priors import DeepGPs, IndependentGPs, LinearMean, rbf

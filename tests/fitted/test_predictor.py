@@ -22,8 +22,7 @@ from mogul.errors import ConfigError, ShapeError
 from mogul.fitted.predictor import Predictor
 from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
 from mogul.models import names
-from mogul.models.inputs import Observed
-from mogul.models.model import Model
+from mogul.models.model import Model, Observed
 from mogul.priors import CIQ, Cholesky, IndependentGPs, randomise
 from mogul.priors.kernels import rbf
 

@@ -9,9 +9,8 @@ import pandas as pd
 from mogul.data import Dataset
 from mogul.data.splits import GroupedData
 from mogul.lab.experiments.declarations import Experiment
-from mogul.lab.experiments.record import Job, Record
+from mogul.lab.experiments.record import METRICS, Job, Record
 from mogul.lab.experiments.request import ExperimentRequest, SplitChoice
-from mogul.lab.experiments.stored import METRICS
 
 NAMES = ["next_q1", "next_q2", "next_q3", "next_q4"]
 

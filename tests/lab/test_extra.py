@@ -26,7 +26,7 @@ def test_a_command_names_the_extra_that_it_needs(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, missing, None)
     outcome = command(monkeypatch, capsys, name)(*COMMANDS[name])
-    assert_refused(outcome, f"{missing} is not installed", "pip install 'mogul[lab]'")
+    assert_refused(outcome, f"{missing} is not installed", 'pip install "mogul[lab]"')
     assert list(tmp_path.iterdir()) == []
 
 

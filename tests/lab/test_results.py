@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from tests.helpers.small_jobs import record
 
-from mogul.lab.experiments.record import Record
-from mogul.lab.experiments.stored import METRICS
+from mogul.lab.experiments.record import METRICS, Record
 from mogul.lab.report.frame import Results, results_frame, summary_frame, timings_frame, write_csv
 
 

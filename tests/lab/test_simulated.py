@@ -1,10 +1,11 @@
 """Simulated robots: decided by their seed, of the sizes they claim, and obeying mechanics."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from mogul.errors import ConfigError
-from mogul.lab.datasets import simulated
 from mogul.lab.datasets.simulated import EPISODE, LINKS, SEGMENT, Arm, half_cheetah, rhythmic_arm, sum_of_sines
 
 mujoco = pytest.importorskip("mujoco", reason="the extra 'robots' is not installed")
@@ -58,7 +59,7 @@ def test_sizes_and_seeds_that_cannot_be_are_refused(simulate, rows: int, seed: i
 
 @SIMULATORS
 def test_without_the_simulators_the_remedy_is_named(simulate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulated, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(ConfigError, match=r'not installed\. Run pip install "mogul\[robots\]"'):
         simulate(5, 0)
 

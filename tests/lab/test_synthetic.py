@@ -1,9 +1,12 @@
 """The synthetic experiment, at a small scale."""
 
 import math
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from mogul.lab.experiments import synthetic
 from mogul.lab.experiments.synthetic import Row, Slice
@@ -18,6 +21,7 @@ def scale_down(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(synthetic, "NUM_TRAIN", 40)
     patch.setattr(synthetic, "NUM_TEST", 500)
     patch.setattr(synthetic, "config", lambda seed: TrainingConfig(epochs=2, num_starts=1, seed=seed))
+    patch.setattr(synthetic, "DEMO_TRAINING", {"start": "map"})
     patch.setattr(Fitted, "predict", lambda self, x, *_, **__: predict(self, x, num_samples=50))
 
 
@@ -90,3 +94,22 @@ def test_the_protocol_is_that_of_the_paper():
     assert (synthetic.NUM_TRAIN, synthetic.NUM_TEST) == (1000, 5000)
     assert synthetic.MODELS["mogp"] == {"num_latents": 3, "num_inducing": 200}
     assert synthetic.MODELS["n-mogp"]["num_hidden"] == 8
+
+
+def test_a_demo_computes_with_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    seen = []
+
+    def run(seed: int) -> Iterator[tuple[Row, None]]:
+        seen.append(torch.get_num_threads())
+        yield Row(seed, "oracle", 7.0, 0.1, 0.05, 0.8), None
+
+    monkeypatch.setattr(synthetic, "run", run)
+    monkeypatch.setattr(synthetic, "synthetic_figure", lambda _: None)
+    monkeypatch.setattr(synthetic, "save_figure", lambda *_: [])
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        synthetic.run_demo(1, tmp_path, None)
+        assert (seen, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)

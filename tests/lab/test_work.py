@@ -11,8 +11,8 @@ import pytest
 import torch
 from tests.helpers.small_jobs import NAMES, small, tasks
 
-from mogul.comparison.crossval import compare, holdout
-from mogul.comparison.least_squares import LeastSquares
+from mogul.comparison.crossval import compare, folds
+from mogul.comparison.rivals import LeastSquares
 from mogul.config import InferenceConfig
 from mogul.data import Scaling
 from mogul.data.splits import GroupedData
@@ -20,10 +20,9 @@ from mogul.errors import MogulWarning, NumericalError
 from mogul.fitted.mixture import FittedMixture
 from mogul.lab.baselines import BASELINES
 from mogul.lab.experiments.declarations import experiment
-from mogul.lab.experiments.record import Job, Record
+from mogul.lab.experiments.record import METRICS, Job, Record
 from mogul.lab.experiments.request import SplitChoice
 from mogul.lab.experiments.run import Provenance, run_job
-from mogul.lab.experiments.stored import METRICS
 from mogul.metrics import score
 from mogul.training import FitRequest, fit
 from mogul.training.loop import Run
@@ -167,7 +166,7 @@ def test_a_job_that_is_interrupted_is_no_result(monkeypatch: pytest.MonkeyPatch)
         compare(
             grouped.data,
             ["mogp"],
-            holdout(grouped.data.num_rows, 0),
+            folds(grouped.data.num_rows, 5, 0)[:1],
             FitRequest(settings={"epochs": 3, "objective": "balanced"}),
         )
 

@@ -12,7 +12,7 @@ from mogul.config import InferenceConfig
 from mogul.data import Batch
 from mogul.errors import ConfigError, ShapeError
 from mogul.fitted.latent import importance_weighted_bound, infer_inputs, nearest_rows, row_bounds
-from mogul.models.inputs import Latent, principal_scores
+from mogul.models.model import Latent, principal_scores
 from mogul.objective import Analytic
 from mogul.training import FittedLatent, NoiseUpdate
 

@@ -10,8 +10,7 @@ from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 from mogul.data import Batch
 from mogul.models import build
-from mogul.models.inputs import Observed
-from mogul.models.model import Model
+from mogul.models.model import Model, Observed
 
 SIZES = {"num_latents": 2, "num_hidden": 4, "num_inducing": 5}
 both_models = pytest.mark.parametrize("name", ["mogp", "n-mogp"])

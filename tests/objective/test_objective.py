@@ -13,8 +13,7 @@ from mogul.data import Batch
 from mogul.errors import UnknownNameError
 from mogul.heads import Head, Identity, Neural
 from mogul.models import build
-from mogul.models.inputs import Observed
-from mogul.models.model import Model
+from mogul.models.model import Model, Observed
 from mogul.nonlinearities import Quadrature
 from mogul.objective import (
     Analytic,

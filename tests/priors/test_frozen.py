@@ -16,8 +16,7 @@ from tests.helpers.random_models import (
 )
 
 from mogul.heads import BayesianMixing, ConstantNoise, Head, Identity
-from mogul.models.inputs import Observed
-from mogul.models.model import Model
+from mogul.models.model import Model, Observed
 from mogul.priors import IndependentGPs, randomise
 from mogul.priors._frozen import FrozenAny, FrozenGPs, FrozenRadial, FrozenRBF, FrozenWarp, freeze_kernel
 from mogul.priors.kernels import DeepKernel, kernel_by_name, rbf

@@ -70,7 +70,9 @@ def test_the_default_predicts_what_scikit_learns_exact_gps_do() -> None:
 
 
 # Two decades, inputs in [−1, 1]. With fewer than 2.5 rows in a lengthscale a function looks like noise.
-RESOLVABLE = [(num, scale) for num in (60, 200, 500) for scale in (0.01, 0.03, 0.1, 0.3, 1.0) if num * scale >= 5]
+# Scales between the ends differ no more at 500 rows than at 200.
+RESOLVABLE = [(num, scale) for num in (60, 200) for scale in (0.03, 0.1, 0.3, 1.0) if num * scale >= 5]
+RESOLVABLE += [(500, 0.01), (500, 1.0)]
 
 
 @pytest.mark.parametrize(("num_rows", "lengthscale"), RESOLVABLE)
@@ -87,17 +89,16 @@ def test_planted_lengthscales_are_found(num_rows: int, lengthscale: float) -> No
     assert good >= len(seeds) - (num_rows < 500), f"{good} of {len(seeds)}"
 
 
-@pytest.mark.parametrize("distance", [10, 50])
-def test_bands_hold_a_true_plane_far_outside(distance: float) -> None:
+def test_bands_hold_a_true_plane_far_outside() -> None:
     held = []
     for seed in range(12):
         rng = np.random.default_rng(seed)
         slopes, x = rng.standard_normal((2, 2)), rng.uniform(-1, 1, (30, 2))
         fitted = fit(x, x @ slopes + NOISE * rng.standard_normal((30, 2)))
-        far = distance * rng.choice([-1.0, 1.0], (20, 2))
-        held.append((np.abs(fitted.predict(far).mean - far @ slopes) < 1.96 * std_at(fitted, far)).mean())
-        assert std_at(fitted, far).min() > 2 * std_at(fitted, x).max()
-    assert np.mean(held) >= 0.85
+        far = np.array([[10.0], [50.0]])[:, None] * rng.choice([-1.0, 1.0], (20, 2))  # two distances
+        held.append([(np.abs(fitted.predict(at).mean - at @ slopes) < 1.96 * std_at(fitted, at)).mean() for at in far])
+        assert min(std_at(fitted, at).min() for at in far) > 2 * std_at(fitted, x).max()
+    assert np.mean(held, 0).min() >= 0.85
 
 
 def test_bands_outside_hold_functions_that_bend() -> None:
@@ -149,8 +150,8 @@ def test_units_and_order_do_not_matter(change: str) -> None:
 @pytest.mark.parametrize("num_rows", [60, 450])
 def test_seeds_agree(num_rows: int) -> None:
     """Within a tenth of a nat for each output; 450 rows are more than starts are climbed on, so that draws differ."""
-    test = rows(500, 1)
-    densities = [fit(rows(num_rows, 0), seed=seed).evaluate(test).ll / 2 for seed in range(3)]
+    test = rows(200, 1)
+    densities = [fit(rows(num_rows, 0), seed=seed).evaluate(test).ll / 2 for seed in range(3 if num_rows < 100 else 2)]
     assert max(densities) - min(densities) < 0.1
 
 
@@ -213,8 +214,8 @@ def test_constant_noise_has_the_variance_of_all_residuals(noise: str) -> None:
 
 
 def test_normal_noise_is_found_to_be_constant() -> None:
-    names = [fit(noisy("constant", number, seed)).noise_name for number in (50, 150) for seed in range(15)]
-    assert names.count("constant") >= 29, names
+    names = [fit(noisy("constant", number, seed)).noise_name for number in (50, 150) for seed in range(10)]
+    assert names.count("constant") >= 19, names
 
 
 RNG = np.random.default_rng(0)

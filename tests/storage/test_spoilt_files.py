@@ -65,7 +65,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
 SOME = {"a": torch.zeros(2)}
 COSTLY = {"part": "PolynomialErf", "settings": {"coefficients": [1.0], "order": 10**9}}
 HOSTILE: dict[str, tuple[Callable[[Path], object], str, str]] = {
-    "newer": (lambda p: sealed_with(p, format=99), "format 3 or older; .* has format 99", "Update mogul"),
+    "newer": (lambda p: sealed_with(p, format=99), "format 4 or older; .* has format 99", "Update mogul"),
     "truncated": (rewrite(lambda b: b[:-100]), "must be complete; .* where", "Copy it again"),
     "longer": (rewrite(lambda b: b + b"x"), "must be complete", "Copy it again"),
     "half": (rewrite(lambda b: b[: len(b) // 2]), "must be complete|header would take", "Copy it|made by save"),

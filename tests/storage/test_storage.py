@@ -21,8 +21,7 @@ from mogul.fitted.files import describe, load, load_with_extra, save
 from mogul.nonlinearities import Erf, PolynomialErf, Quadrature
 from mogul.objective import Analytic, MonteCarlo
 from mogul.priors import CIQ, Cholesky
-from mogul.storage.container import FORMAT
-from mogul.storage.settings import decode, encode
+from mogul.storage.container import FORMAT, decode, encode
 from mogul.training import Blueprint, Fitted, FittedLatent, NaturalGradient, NoiseUpdate, Stopping, TrainingConfig, fit
 
 NEW = np.array([[0.3, -1.0], [2.0, 0.5]])

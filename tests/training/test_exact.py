@@ -10,14 +10,15 @@ from scipy.special import logsumexp
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel, WhiteKernel
 
-from mogul import Dataset, TrainingConfig, fit
+from mogul import Dataset, TrainingConfig, fit, models
 from mogul.core.moments import Marginals
+from mogul.data import Batch
 from mogul.objective import Analytic, Elbo
 from mogul.priors import IndependentGPs, rbf
 from mogul.training import evidence as priors
 from mogul.training.evidence import Evidence, ExactGP, _Solved, theta_of
 from mogul.training.exact import fit_exact_gp, leave_one_out
-from mogul.training.exact_start import spread_out
+from mogul.training.exact_start import ExactStart, spread_out
 from mogul.training.noise import alternate, precision_of
 from mogul.training.part_starts import closed_form, widen_posterior
 from mogul.training.residuals import depends_on_input, fit_robust_gp, fit_student_t
@@ -351,3 +352,26 @@ def test_alternating_raises_the_bound_and_finds_the_noise(noise: str, monkeypatc
         var = start.model.noise_var(rows, torch.Generator()).numpy()[:, 0]
     slope = np.polyfit(x[:, 0], 0.5 * np.log(var), 1)[0]
     assert slope == pytest.approx(1.0, abs=0.3)
+
+
+@pytest.mark.parametrize(
+    "copies", [np.full(NUM_ROWS, 4), np.where(np.arange(NUM_ROWS) < 12, 1, 6)], ids=["all", "some"]
+)
+def test_a_row_of_c_copies_has_the_weight_c_in_the_posterior(copies: np.ndarray) -> None:
+    x, y, _ = rows(1)
+    repeated = np.repeat(np.arange(NUM_ROWS), copies)
+    batch = Batch.of(torch.as_tensor(x[repeated]), torch.as_tensor(y[repeated][:, None]))
+    start = ExactStart.of(batch, seed=0, plane=False, robust=False)
+    generator, points = torch.Generator().manual_seed(0), start.inducing_points(100)
+    model = models.build("mogp", batch.x, 1, generator, num_latents=1, inducing_points=points, latent_mean="zero")
+    start.apply(model, generator)
+    at = np.linspace(-2, 2, 30)[:, None]
+    with torch.no_grad():
+        found = model.prior(torch.as_tensor(at), 1, generator)
+    deviations = {
+        power: known_gp(start.gps[0], x, y, 1.0 / copies**power).predict(at, return_std=True)[1] for power in (0, 1, 2)
+    }
+    # The latent GP of the model has another unit than the output.
+    ratio = {power: found.var.sqrt().numpy()[:, 0] / std for power, std in deviations.items()}
+    assert ratio[1].std() < 0.02 * ratio[1].mean()
+    assert min(ratio[0].std() / ratio[0].mean(), ratio[2].std() / ratio[2].mean()) > 0.05

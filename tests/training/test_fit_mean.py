@@ -8,10 +8,12 @@ import torch
 from sklearn.linear_model import LinearRegression
 from tests.helpers.quick_fits import waves
 
-from mogul.data import Dataset
+from mogul.data import Batch, Dataset
 from mogul.errors import ConfigError, UnknownNameError
 from mogul.means.linear import LinearOutputMean, ZeroMean
+from mogul.means.plane import PlaneUncertainty
 from mogul.training import Fitted, TrainingConfig, fit
+from mogul.training.exact_start import ExactStart
 
 
 def plane(num_rows: int = 30) -> tuple[Dataset, np.ndarray]:
@@ -114,3 +116,24 @@ class TestMean:
         np.testing.assert_allclose(
             fitted.predict(data.x).mean / data.y.std(0), (data.x @ weights + [7.0, -2.0]) / data.y.std(0), atol=2e-3
         )
+
+
+def test_uncertainty_of_a_linear_mean_is_that_of_least_squares_for_linear_outputs() -> None:
+    """In single precision too: GPs that are a second linear mean made it a difference of large numbers."""
+    rng = np.random.default_rng(0)
+    x, noise = rng.standard_normal((3000, 12)), 1e-3
+    y = np.column_stack([x @ rng.standard_normal(12), np.sin(x[:, 0])])
+    y = y / y.std(0) + noise * rng.standard_normal(y.shape)
+    batch = Batch.of(torch.as_tensor(x), torch.as_tensor(y))
+    rows = torch.arange(400)
+    plane = ExactStart.of(batch.rows(rows), 0, plane=True, rough=True).plane_of(batch).uncertainty
+    assert isinstance(plane, PlaneUncertainty)
+    near, far = torch.as_tensor(x[:100]), torch.full((1, 12), 30.0).double()
+    features = np.column_stack([x, np.ones(len(x))])
+    covariance = noise**2 * np.linalg.inv(features.T @ features)
+    for points in (near, far):
+        at = np.column_stack([points, np.ones(len(points))])
+        expected = np.einsum("nd,de,ne->n", at, covariance, at).mean()
+        for each in (plane.double(), plane.float()):
+            found = float(each.var(points.to(each.rows.dtype))[:, 0].mean())
+            assert 0.3 * expected < found < 3 * expected

@@ -15,8 +15,8 @@ from mogul.cli.show import card_lines, show_file
 from mogul.errors import FileError
 from mogul.storage.container import read_sealed, write_sealed
 from mogul.training import Fitted
-from mogul.training.correlation import _left_out
 from mogul.training.exact_start import ExactStart
+from mogul.training.noise import _left_out
 
 PLANTED = np.array([[0.9], [0.8], [-0.7]])
 

@@ -10,8 +10,7 @@ import mogul
 from mogul import MultiOutputGPRegressor, TrainingConfig, registry
 from mogul.errors import ConfigError, UnknownNameError
 from mogul.models import build
-from mogul.training.kernel_choice import KERNELS
-from mogul.training.kernel_starts import peak_period
+from mogul.training.kernel_choice import KERNELS, peak_period
 
 EXACT = ["matern12", "matern32", "matern52", "rq"]
 STEPPED = ["periodic", "matern32 * linear + rq"]

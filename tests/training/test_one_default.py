@@ -75,8 +75,8 @@ def _by_command(path: Path, out: Path, asked: dict[str, Any], grouped: bool) -> 
     options = {name: asked[name] for name in ("noise",) if name in asked}
     settings = {"epochs": 1, "objective": asked.get("objective", "elbo")}
     given = {name: asked[name] for name in ("model", "preset", "calibrate") if name in asked}
-    request = FitRequest(seed=3, options=options, settings=settings, **given)
-    fit_file(path, OUTPUTS, INPUTS, out, request, groups="run" if grouped else None, check=False)
+    request = FitRequest(seed=3, check=True, options=options, settings=settings, **given)
+    fit_file(path, OUTPUTS, INPUTS, out, request, groups="run" if grouped else None)
     return mogul.load(out)
 
 

@@ -162,3 +162,23 @@ def test_a_shape_parameter_is_learnt() -> None:
         assert gp.shape is not None
         shapes.append(gp.shape)
     assert 0.1 < shapes[0] < 1 < 3 < shapes[1]
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "matern32", "rq"])
+def test_lesser_inputs_keep_the_ratios_of_their_lengthscales(kernel):
+    """With many inputs: the loss is that of all inputs, its gradient that along the directions that are climbed."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((30, 60)), rng.standard_normal(30)
+    evidence = Evidence(x, y, np.ones(30), plane=True, radial=RADIALS[kernel])
+    assert evidence.is_wide
+    theta = evidence.start(5.0, 0.3)
+    theta[:60] += 0.3 * rng.standard_normal(60)
+    restricted, along = evidence._restricted(theta)
+    step = 0.2 * rng.standard_normal(along.shape[1])
+    value, slope = restricted._loss(theta + along @ step)
+    expected, full = evidence._loss(theta + along @ step)
+    assert value == pytest.approx(expected, rel=1e-10)
+    np.testing.assert_allclose(slope @ along, full @ along, rtol=1e-7, atol=1e-9)
+    reached, best = evidence.climb(theta, 20)
+    assert best > -evidence._loss(theta)[0] + 1
+    assert best == pytest.approx(evidence.value(reached), rel=1e-8)

@@ -51,7 +51,7 @@ from mogul.cli.options import (
 from mogul.errors import ConfigError
 from mogul.models.families import Name, is_latent, names, require_model
 from mogul.storage.atomic import require_folder
-from mogul.terminal import Screen, put, say
+from mogul.terminal import Bar, Screen, put, say
 
 app = typer.Typer()
 STANDARD_OUTPUT = Path("-")
@@ -116,6 +116,13 @@ def fit(
             "output; some outputs by name, Cd=log,Pb=auto."
         ),
     ] = None,
+    autoregressive: Annotated[
+        bool | None,
+        typer.Option(
+            help="Model each output less a linear function of the outputs before it, or do not; by default the log "
+            "evidence decides for outputs with empty cells where others have none, up to 2,500 rows."
+        ),
+    ] = None,
     objective: Objective = "elbo",
     groups: Annotated[
         str | None,
@@ -149,14 +156,18 @@ def fit(
         typer.Option(help="default, or paper for the paper's protocol, constant noise and sizes, without linear mean."),
     ] = "default",
     check: Annotated[
-        bool | None,
+        bool,
         typer.Option(
             "--check/--no-check",
-            help="Fit again to 80 % of the rows, and compare with least squares on the rest; "
-            "by default for up to 500 rows.",
+            help="Score each output at rows that were not trained on, beside least squares and the mean.",
         ),
-    ] = None,
+    ] = True,
     max_memory: MaxMemory = None,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="A first answer in seconds, by 200 rows at random, marked as such."),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     force: Force = False,
     imports: Imports = None,
     json_: Json = False,
@@ -191,25 +202,31 @@ def fit(
         require_folder(checkpoint)
     reading = reading_of(long, categories, missing, missing_inputs)
     use_cores(jobs)
-    from mogul.cli.fit import fit_file, fit_lines
-    from mogul.data.sources.table import memory_limit
-    from mogul.objective import require_objective
-    from mogul.training import FitRequest
-    from mogul.training.starts import Saving, require_mean
+    with Bar(0 if quiet else 2) as bar:
+        bar.stage("loading")
+        from mogul.cli.fit import fit_file, fit_lines
+        from mogul.data.sources.table import memory_limit
+        from mogul.objective import require_objective
+        from mogul.training import FitRequest
+        from mogul.training.starts import Saving, require_mean
 
-    request = FitRequest(
-        model=model,
-        preset=preset,
-        seed=seed,
-        mean=require_mean(mean),
-        transform=transform_by_output(transform),
-        options={**sizes, **of_kernel, **({} if noise is None else {"noise": noise})},
-        settings={**settings, "objective": require_objective(objective)},
-        calibrate=calibrate,
-        saving=Saving(None, checkpoint),
-    )
-    with memory_limit(max_memory):
-        summary = fit_file(data, wanted, given, out, request, groups=groups, check=check, say=say, reading=reading)
+        request = FitRequest(
+            model=model,
+            preset=preset,
+            seed=seed,
+            mean=require_mean(mean),
+            transform=transform_by_output(transform),
+            autoregressive=autoregressive,
+            options={**sizes, **of_kernel, **({} if noise is None else {"noise": noise})},
+            settings={**settings, "objective": require_objective(objective)},
+            calibrate=calibrate,
+            check=check,
+            quick=quick,
+            saving=Saving(None, checkpoint, bar=bar),
+        )
+        with memory_limit(max_memory):
+            bar.stage(f"reading {data}")
+            summary = fit_file(data, wanted, given, out, request, groups=groups, say=say, reading=reading)
     give(summary.to_json(), fit_lines(summary, modules), json_)
 
 
@@ -313,15 +330,30 @@ def evaluate(
 
 
 @app.command()
-def show(model: ModelFile, json_: Json = False) -> None:
+def show(
+    model: ModelFile,
+    importance: Annotated[
+        bool, typer.Option("--importance", help="Load the model, and add how much each input matters to each output.")
+    ] = False,
+    imports: Imports = None,
+    json_: Json = False,
+) -> None:
     """Show the contents of a model file: model, sizes, names, training, versions. Tensors are not loaded.
 
     Example: mogul show jura.mogul
+
+    Example: mogul show jura.mogul --importance
     """
-    from mogul.cli.show import model_table, show_file
+    import_parts(imports)
+    from mogul.cli.show import importance_of, importance_table, model_table, show_file
 
     card = show_file(model)
-    give(card.to_json(), [model_table(card)], json_)
+    found = importance_of(model) if importance else None
+    if found is None:
+        give(card.to_json(), [model_table(card)], json_)
+    else:
+        plain = {"importance": found.reset_index().to_dict("records")}
+        give(card.to_json() | plain, [model_table(card), importance_table(found)], json_)
 
 
 @app.command()

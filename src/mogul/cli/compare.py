@@ -12,9 +12,8 @@ from typing import Any
 from rich.table import Table
 
 from mogul.comparison.crossval import Entry, Leaderboard, Trial, compare, folds, group_folds
-from mogul.data.sources.columns import ON_COMMAND_LINE
 from mogul.data.sources.formats import read_table
-from mogul.data.sources.reading import Reading
+from mogul.data.sources.reading import ON_COMMAND_LINE, Reading
 from mogul.data.splits import group_numbers
 from mogul.heads.noise import NOISE_FLOOR
 from mogul.metrics import LEVELS

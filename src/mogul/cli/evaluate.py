@@ -13,23 +13,11 @@ from mogul._typing import Array
 from mogul.cli.predict import data_of_model
 from mogul.cli.words import floor_words, noise_words
 from mogul.comparison.crossval import row_scores
+from mogul.core.check import BAND, OutputScores, output_scores
 from mogul.data.sources.formats import read_table
 from mogul.data.sources.reading import Reading
 from mogul.fitted.files import load
-from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores, coverage
-
-BAND = 0.95
-
-
-@dataclass(frozen=True)
-class OutputScores:
-    """Scores of one output in its original units; None with too few known values."""
-
-    name: str
-    num_known: int
-    rmse: float | None
-    r2: float | None
-    in_band: float | None
+from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores
 
 
 @dataclass(frozen=True)
@@ -37,7 +25,8 @@ class Evaluation:
     """Scores of a model on a table: of all outputs in standardised units, of each in original units.
 
     `noise_floor` is the least standard deviation of the noise, as a share of an output's scale. `noise_factors` is the
-    number of factors of correlated noise: 0 without correlation.
+    number of factors of correlated noise: 0 without correlation. `num_trained` is the number of rows that the model was
+    trained on, where the file tells: an estimate for more than 1,000 rows of training.
     """
 
     model: str
@@ -49,6 +38,7 @@ class Evaluation:
     noise: str
     noise_factors: int
     noise_floor: float
+    num_trained: int | None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -78,6 +68,7 @@ def evaluate_file(
             pits.append(prediction.cdf(y))
             yield prediction, y
 
+    ordered = data.in_order(fitted.input_names, fitted.output_names)
     scores = row_scores(noted(), fitted.scaling.outputs).scores
     columns = zip(data.output_names, data.y.T, np.concatenate(means).T, np.concatenate(pits).T, strict=True)
     return Evaluation(
@@ -85,26 +76,12 @@ def evaluate_file(
         source=str(path),
         num_rows=data.num_rows,
         scores=scores,
-        outputs=[_output_scores(*column) for column in columns],
+        outputs=[output_scores(*column) for column in columns],
         inferred_inputs=fitted.is_latent,
         noise=fitted.noise_name,
         noise_factors=fitted.noise_factors,
         noise_floor=fitted.noise_floor,
-    )
-
-
-def _output_scores(name: str, y: Array, mean: Array, pit: Array) -> OutputScores:
-    known = ~np.isnan(y)
-    if not known.any():
-        return OutputScores(name, 0, None, None, None)
-    squares = np.square(y - mean)[known]
-    total = np.square(y[known] - y[known].mean()).sum()
-    return OutputScores(
-        name,
-        num_known=int(known.sum()),
-        rmse=float(np.sqrt(squares.mean())),
-        r2=float(1 - squares.sum() / total) if total > 0 else None,
-        in_band=coverage(pit[known][:, None], BAND),
+        num_trained=None if fitted.trained_rows is None else fitted.trained_rows.count(ordered),
     )
 
 
@@ -122,7 +99,16 @@ def evaluation_tables(evaluation: Evaluation) -> list[Any]:
     shares = [f"{share:.0%}" for share in scores.coverage.values()]
     together.add_row(f"{scores.ll:.2f}", f"{scores.mrmse:.3f}", f"{scores.crps:.4f}", *shares)
     note = ["Latent inputs were inferred from the outputs that are scored here."] if evaluation.inferred_inputs else []
-    return [together, _output_table(evaluation), *note]
+    return [together, _output_table(evaluation), *note, *_trained_words(evaluation)]
+
+
+def _trained_words(evaluation: Evaluation) -> list[str]:
+    if not evaluation.num_trained:
+        return []
+    share = min(1.0, evaluation.num_trained / evaluation.num_rows)
+    which = "All of these rows" if share > 0.995 else f"About {max(share, 0.01):.0%} of these rows"
+    shown = f"mogul show {evaluation.model}" if evaluation.model else "mogul show"
+    return [f"{which} were trained on, which flatters these scores. Those of rows that were not: {shown}"]
 
 
 def _output_table(evaluation: Evaluation) -> Table:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mogul.cli.words import (
+    chain_words,
     choice_line,
     counted,
     epochs_words,
@@ -22,35 +23,21 @@ from mogul.cli.words import (
     seconds_words,
     transforms_words,
 )
-from mogul.comparison.crossval import Leaderboard, Split, compare, holdout, require_known_outputs
+from mogul.core.check import Check
 from mogul.data import Dataset
+from mogul.data.encodings.column import GAPS
 from mogul.data.encodings.encoding import InputEncoding
-from mogul.data.encodings.numeric import GAPS
-from mogul.data.sources.columns import ON_COMMAND_LINE
 from mogul.data.sources.formats import read_table
-from mogul.data.sources.reading import Reading
+from mogul.data.sources.reading import ON_COMMAND_LINE, Reading
 from mogul.data.splits import group_numbers
-from mogul.errors import ConfigError, DataError, as_list
+from mogul.errors import ConfigError, as_list
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.history import Choice
 from mogul.models.families import AUTO, FROM_RESIDUALS, is_latent
 from mogul.objective import ObjectiveName
 from mogul.training import FitRequest
-from mogul.training.split import HELD_OUT_SHARE, rows_of_some_groups
-from mogul.training.starts import Saving
 
-# Up to this number of rows, a second fit takes at most a minute.
-CHECKED_ROWS = 500
-_MIN_CHECKED_ROWS = 20
 _SHOWN = 6
-
-
-@dataclass(frozen=True)
-class Check:
-    """A second fit, on four fifths of the rows, compared with least squares on the rest."""
-
-    held_out_rows: int
-    leaderboard: Leaderboard
 
 
 @dataclass(frozen=True)
@@ -94,6 +81,7 @@ class FitSummary:
     missing_share: float
     courses: list[Course]
     transforms: dict[str, str]
+    autoregressive_outputs: dict[str, dict[str, float]]
     kernel: str | None
     kernels: dict[str, float] | None
     noise: str
@@ -105,13 +93,13 @@ class FitSummary:
     retrained: bool
     choice: Choice | None
     check: Check | None
+    interrupted: bool = False
+    quick: bool = False
     reading: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return asdict(self) | {
-            "check": self.check and {"held_out_rows": self.check.held_out_rows, **self.check.leaderboard.to_json()},
-        }
+        return asdict(self)
 
 
 def fit_file(
@@ -122,7 +110,6 @@ def fit_file(
     request: FitRequest,
     *,
     groups: str | None = None,
-    check: bool | None = None,
     say: Callable[[str], object] = lambda line: None,
     reading: Reading | None = None,
 ) -> FitSummary:
@@ -135,8 +122,7 @@ def fit_file(
         out: the model file; its folder is created.
         request: the model and how to train it.
         groups: a column of group labels; groups are held out as a whole.
-        check: whether to fit again and compare with least squares; None does so for few rows.
-        say: receives what was found in the table, and progress messages after the model is saved.
+        say: receives what was found in the table.
         reading: categories, gaps and the layout of the table.
     """
     latent = request.model is not None and is_latent(request.model)
@@ -150,19 +136,13 @@ def fit_file(
         request = replace(request, groups=group_numbers(labels, data.num_rows))
     for line in reading_lines([*table.notes, *table.changes], data.encoding):
         say(line)
-    model = request.model_for(data)
-    splits = _splits_to_check(data, request, check) if not latent else []
+    request.model_for(data)  # refuses too few rows before any warning
     started = time.perf_counter()
     fitted = request.fit(data)
     seconds = time.perf_counter() - started
     out.parent.mkdir(parents=True, exist_ok=True)
     fitted.save(out)
-    checked = None
-    if splits and not fitted.history.interrupted:
-        say(f"Saved {out}. Fitting again on four fifths of the rows, to compare with least squares (skip: --no-check).")
-        apart = replace(request, saving=Saving())  # a checkpoint is of the first fit
-        checked = Check(len(splits[0][1]), compare(data, [model], splits, apart))
-    return replace(_summary(path, out, data, groups, fitted, request, seconds, checked), reading=reading.as_options())
+    return replace(_summary(path, out, data, groups, fitted, request, seconds), reading=reading.as_options())
 
 
 def reading_lines(notes: Sequence[str], encoding: InputEncoding | None) -> list[str]:
@@ -195,31 +175,6 @@ def _refuse_held_out(groups: str | None, request: FitRequest) -> None:
             )
 
 
-def _splits_to_check(data: Dataset, request: FitRequest, wanted: bool | None) -> list[Split]:
-    """None if no check is wanted. Without a wish, skipped when too slow or impossible."""
-    if wanted is False or (wanted is None and not _MIN_CHECKED_ROWS <= data.num_rows <= CHECKED_ROWS):
-        return []
-    try:
-        splits = _split(data, request)
-        require_known_outputs(data, splits)
-    except (ConfigError, DataError):
-        if wanted:
-            raise
-        return []
-    return splits
-
-
-def _split(data: Dataset, request: FitRequest) -> list[Split]:
-    """A fifth of the rows, or of the groups, held out."""
-    if request.groups is None:
-        ((kept, held_out),) = holdout(data.num_rows, request.seed)
-    else:
-        held_out = rows_of_some_groups(request.groups, HELD_OUT_SHARE, request.seed)
-        kept = np.setdiff1d(np.arange(data.num_rows), held_out)
-    request.on(kept).require_enough(data.rows(kept))
-    return [(kept, held_out)]
-
-
 def _summary(
     path: Path,
     out: Path,
@@ -228,7 +183,6 @@ def _summary(
     fitted: Fitted,
     request: FitRequest,
     seconds: float,
-    check: Check | None,
 ) -> FitSummary:
     assert fitted.history.num_rows is not None  # only old files lack it
     return FitSummary(
@@ -245,6 +199,7 @@ def _summary(
         missing_share=data.num_missing / data.y.size,
         courses=[_course(each) for each in fitted.single_models],
         transforms=fitted.transforms,
+        autoregressive_outputs=fitted.autoregressive_outputs,
         kernel=fitted.kernel_name,
         kernels=fitted.history.kernels,
         noise=fitted.noise_name,
@@ -255,7 +210,9 @@ def _summary(
         seconds=seconds,
         retrained=fitted.history.retrained,
         choice=fitted.choice,
-        check=check,
+        check=fitted.check,
+        interrupted=fitted.history.interrupted,
+        quick=fitted.history.quick,
     )
 
 
@@ -288,18 +245,19 @@ def fit_lines(summary: FitSummary, modules: Sequence[str] = ()) -> list[str]:
         f"Inputs   {counted(summary.input_names) or 'latent'}",
         f"Outputs  {counted(summary.output_names)} ({missing})",
         *([f"Transform {transforms_words(summary.transforms)}"] if summary.transforms else []),
+        *([f"Chain    {chain_words(chain)}"] if (chain := summary.autoregressive_outputs) else []),
         *_model(summary),
         *_kernel(summary),
         f"Noise    {noise_words(summary.noise, summary.noise_factors)}, {floor_words(summary.noise_floor)}",
         *_why_noise(summary),
         *_held_out(summary),
     ]
+    if summary.quick:
+        lines.append("Quick    a first answer by some of the rows; without --quick all of them are used")
+    if summary.interrupted:
+        lines.append("Ended    early: interrupted; the model is as it was then")
     if summary.check is not None:
-        board = summary.check.leaderboard
-        rows = f"a fit to the other rows, on {summary.check.held_out_rows} held out"
-        scores = ", ".join(f"{entry.label} {entry.ll:.2f}" for entry in board.entries)
-        lines += [f"Check    {rows}: LL {scores}", f"         {board.verdict}"]
-        lines += [f"         {label} failed: {reason}" for label, reason in board.failures.items()]
+        lines += [f"{'' if place else 'Check':<8} {line}" for place, line in enumerate(summary.check.lines())]
     return [*lines, f"File     {summary.out}", *_next(summary, modules)]
 
 

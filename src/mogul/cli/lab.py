@@ -113,9 +113,9 @@ def report(
 
     Example: mogul report mogul-results --publish results/kuka
     """
-    from mogul.lab import require_extra
+    from mogul.lab import require_laboratory
 
-    require_extra()
+    require_laboratory()
     from mogul.lab.report.overview import publish, require_place
     from mogul.lab.report.tables import TerminalTable, experiment_tables, result_line
     from mogul.lab.reproduce import rebuild, where
@@ -199,9 +199,9 @@ def reproduce(
     """
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs must be at least 1; got {jobs}. Try --jobs 2.")
-    from mogul.lab import require_extra
+    from mogul.lab import require_laboratory
 
-    require_extra()
+    require_laboratory()
     from joblib import cpu_count
 
     from mogul.lab.experiments.declarations import experiment as declared

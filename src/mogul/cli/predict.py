@@ -13,8 +13,8 @@ from jaxtyping import Float
 from mogul._typing import Array
 from mogul.data import Dataset
 from mogul.data.encodings.encoding import gaps_for
-from mogul.data.sources.columns import ON_COMMAND_LINE, finite_inputs, outputs_or_nan
 from mogul.data.sources.formats import read_table
+from mogul.data.sources.reading import ON_COMMAND_LINE, finite_inputs, outputs_or_nan
 from mogul.data.sources.table import Table, require_no_infinity
 from mogul.errors import ConfigError, DataError, ShapeError, unknown_name
 from mogul.fitted.files import load

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.table import Table
@@ -12,6 +12,7 @@ from rich.text import Text
 from safetensors import SafetensorError, safe_open
 
 from mogul.cli.words import (
+    chain_words,
     choice_line,
     counted,
     epochs_words,
@@ -22,14 +23,18 @@ from mogul.cli.words import (
     seconds_words,
     transforms_words,
 )
-from mogul.core.transforms import Transforms
+from mogul.core.check import Check
+from mogul.core.transforms import Chain, Transforms
 from mogul.errors import FileError, MogulError
 from mogul.models.families import mixture
-from mogul.storage.container import choice_of_today, read_header
-from mogul.storage.model_header import require_model_header
+from mogul.storage.header import choice_of_today, read_header, require_model_header
+
+if TYPE_CHECKING:
+    import pandas as pd
 from mogul.storage.rules import without_remedy
 
 _EPOCH = ("start", "elbo", "learning_rate")
+_MOST_COLUMNS = 9  # of importances by output
 _GROUPS, _LOADINGS = "calibration.groups", "model.head.correlation.loadings"  # as `mogul.fitted.files` calls them
 
 
@@ -74,8 +79,11 @@ class ModelCard:
     choice: dict[str, Any] | None
     calibration: dict[str, int] | None
     transforms: dict[str, str]
+    autoregressive_outputs: dict[str, dict[str, float]]
     kernels: dict[str, float] | None
     noise_factors: int
+    check: Check | None
+    quick: bool
     versions: dict[str, str]
 
     def to_json(self) -> dict[str, Any]:
@@ -120,8 +128,11 @@ def _card(path: Path, header: dict[str, Any]) -> ModelCard:
         choice=_choice(choice_of_today(header.get("choice"), str(header["model"]))),
         calibration=_calibration(path),
         transforms=_transforms(header),
+        autoregressive_outputs=_chain(header),
         kernels=_kernels(header["history"].get("kernels")),
         noise_factors=_noise_factors(path),
+        quick=bool(header["history"].get("quick")),
+        check=Check.from_plain(header["check"]) if "check" in header else None,
         versions={str(name): str(version) for name, version in header["versions"].items()},
     )
 
@@ -164,6 +175,12 @@ def _transforms(header: dict[str, Any]) -> dict[str, str]:
     """The outputs that are transformed, and how."""
     plain = header["scaling"].get("transforms")
     return {} if plain is None else Transforms.from_plain(plain).words(header["output_names"])
+
+
+def _chain(header: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """The outputs that depend on others, with the weights of these."""
+    plain = header["scaling"].get("chain")
+    return {} if plain is None else Chain(np.array(plain, dtype=np.float64)).named(header["output_names"])
 
 
 def _columns(header: dict[str, Any]) -> dict[str, str]:
@@ -218,6 +235,25 @@ def model_table(card: ModelCard) -> Table:
     return table
 
 
+def importance_of(path: Path) -> "pd.DataFrame":
+    """How much each input matters to each output: see `mogul.fitted.sensitivity.importance`."""
+    from mogul.fitted.files import load  # imports torch, which a header does not need
+
+    return load(path).importance().frame()
+
+
+def importance_table(frame: "pd.DataFrame") -> Table:
+    """A row for each input, of few outputs with a column each."""
+    title = "Loss of R² where an input is that of another row, with a 95 % interval over draws"
+    table = Table(title=title)
+    shown = frame if len(frame.columns) <= _MOST_COLUMNS else frame.iloc[:, :3]
+    for name in ("input", *shown.columns):
+        table.add_column(Text(str(name)), justify="left" if name == "input" else "right")
+    for name, row in shown.iterrows():
+        table.add_row(Text(str(name)), *(f"{value:.3f}" for value in row))
+    return table
+
+
 def card_lines(card: ModelCard) -> list[tuple[str, str]]:
     """Labels and values of the table."""
     mixed = ", a mixture" if card.kept > 1 else ""
@@ -230,7 +266,10 @@ def card_lines(card: ModelCard) -> list[tuple[str, str]]:
         *_labelled("encoding", _encoding_words(card.input_columns)),
         ("outputs", counted(card.output_names)),
         *([("transform", transforms_words(card.transforms))] if card.transforms else []),
+        *([("chain", chain_words(card.autoregressive_outputs))] if card.autoregressive_outputs else []),
         *_labelled("training", _training(card)),
+        *([("quick", "a first answer by some of the rows")] if card.quick else []),
+        *_labelled("check", ["none"] if card.check is None else card.check.lines()),
         ("calibration", _calibration_words(card.calibration)),
         *([] if card.choice is None else [("chosen", choice_line(card.choice))]),
         ("file", f"format {card.format}, {card.num_bytes:,} bytes, seal intact"),

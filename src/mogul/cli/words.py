@@ -42,6 +42,16 @@ def transforms_words(transforms: Mapping[str, str]) -> str:
     return "; ".join(f"{kind} of {', '.join(names)}" for kind, names in outputs.items())
 
 
+def chain_words(chain: Mapping[str, Mapping[str, float]]) -> str:
+    """The outputs that depend on others, in a chain.
+
+    >>> chain_words({"Zn": {"Ni": 1.2}, "Cd": {"Ni": 0.1, "Zn": 0.02}})
+    'Zn on Ni; Cd on Ni, Zn'
+    """
+    shown = [f"{name} on {named(list(weights))}" for name, weights in list(chain.items())[:_SHOWN]]
+    return "; ".join([*shown, *(["…"] if len(chain) > _SHOWN else [])])
+
+
 def regressed_words(outputs: Sequence[str]) -> str:
     """What stands under the GPs of some outputs; nothing without them.
 

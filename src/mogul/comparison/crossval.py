@@ -14,16 +14,15 @@ import torch
 from jaxtyping import Float, Int
 
 from mogul._typing import Array, IntArray
-from mogul.comparison.least_squares import LeastSquares, normal_prediction
-from mogul.comparison.rivals import RIVALS, predict_rival, require_rivals
+from mogul.comparison.rivals import RIVALS, LeastSquares, normal_prediction, predict_rival, require_rivals
 from mogul.core.joint import Correlated
 from mogul.data import Dataset, Scaling, Standardiser
 from mogul.errors import ConfigError, DataError, MogulError, NumericalError
 from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores, score_rows
 from mogul.prediction import Prediction
 from mogul.training import FitRequest
-from mogul.training.correlation import NormalScores, fit_loadings
 from mogul.training.defaults import FEW_ROWS
+from mogul.training.noise import NormalScores, fit_loadings
 
 LEAST_SQUARES, MEAN = "least squares", "mean"
 _NAMES = {rival.label: name for name, rival in RIVALS.items()}
@@ -145,11 +144,6 @@ def group_folds(groups: Int[IntArray, "N"], num_folds: int, seed: int) -> list[S
         )
     parts = [known[held_out] for _, held_out in folds(len(known), num_folds, seed)]
     return [(np.flatnonzero(~np.isin(groups, part)), np.flatnonzero(np.isin(groups, part))) for part in parts]
-
-
-def holdout(num_rows: int, seed: int) -> list[Split]:
-    """One split, with a fifth of the rows held out."""
-    return folds(num_rows, 5, seed)[:1]
 
 
 def require_known_outputs(data: Dataset, splits: Sequence[Split]) -> None:

@@ -6,6 +6,7 @@ With t increasing, p(y) = p(t(y)) t′(y), and quantiles of y are t⁻¹ of thos
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -312,3 +313,58 @@ def _from_plain(plain: Mapping[str, Any]) -> Untransformed:
             f"Powers must be between 0 and 2 beside a positive scale; got {transform}. Do not trust this file."
         )
     return transform
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Linear relations between outputs, in their units.
+
+    Args:
+        weights: w: row k has the weights of other outputs in the equation of output k; 0 for outputs that come later.
+
+    Example:
+        >>> chain = Chain(np.array([[0.0, 0.0], [2.0, 0.0]]))
+        >>> chain.apply(np.array([[1.0, 5.0], [np.nan, 5.0]]))
+        array([[ 1.,  3.],
+               [nan, nan]])
+        >>> chain.undo(np.array([[1.0, 3.0]]))
+        array([[1., 5.]])
+    """
+
+    weights: Float[Array, "P P"]
+
+    def __post_init__(self) -> None:
+        square = self.weights.ndim == 2 and len({*self.weights.shape}) == 1
+        reached = np.eye(len(self.weights), dtype=bool)
+        for _ in self.weights if square else ():  # paths of P steps exist only in a cycle
+            reached = (self.weights != 0) @ reached
+        if not square or reached.any():
+            raise FileError(
+                f"Weights of outputs must be triangular in some order of outputs; got {self.weights.tolist()}. "
+                "Do not trust this file."
+            )
+
+    @cached_property
+    def matrix(self) -> Float[Array, "P P"]:
+        """A = (I − W)⁻¹, with y = A z."""
+        return np.asarray(np.linalg.inv(np.eye(len(self.weights)) - self.weights), dtype=np.float64)
+
+    def apply(self, y: Float[Array, "*S P"]) -> Float[Array, "*S P"]:
+        """To z; NaN where the output, or one that it needs, is missing."""
+        missing = np.isnan(y)
+        result: Array = y - np.where(missing, 0.0, y) @ self.weights.T
+        result[missing @ (self.weights != 0).T] = np.nan
+        return result
+
+    def undo(self, z: Float[Array, "*S P"]) -> Float[Array, "*S P"]:
+        """Back to y."""
+        result: Array = z @ self.matrix.T
+        return result
+
+    def named(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+        """The outputs with a relation to others, and its weights by name."""
+        rows = {name: row for name, row in zip(names, self.weights, strict=True) if row.any()}
+        return {
+            name: {other: float(weight) for other, weight in zip(names, row, strict=True) if weight}
+            for name, row in rows.items()
+        }

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mogul._typing import Array, IntArray
-from mogul.core.transforms import TransformChoice, Transforms
+from mogul.core.transforms import Chain, TransformChoice, Transforms
 from mogul.data.checks import (
     as_matrix,
     in_order,
@@ -28,6 +28,7 @@ from mogul.errors import ConfigError, ShapeError
 
 # Standard deviations below this share of the mean count as rounding errors, about 1e-17 for a constant column.
 ROUNDING = 1e-12
+_SHOWN = 8  # names or ranges in a line
 
 
 class Dataset:
@@ -61,6 +62,20 @@ class Dataset:
             require_some_of_each(self.y, self.output_names)
         # Of the user's columns to inputs; None where they are numbers without gaps.
         self.encoding: InputEncoding | None = None
+
+    def __repr__(self) -> str:
+        """Sizes, names and gaps, in five lines."""
+        missing = f"{self.num_missing / max(self.y.size, 1):.1%} missing" if self.num_missing else "none missing"
+        ends = [f"{np.nanmin(column):.4g} to {np.nanmax(column):.4g}" for column in self.y.T[:_SHOWN] if len(column)]
+        return "\n".join(
+            [
+                f"{self.num_rows:,} rows",
+                f"Inputs   {len(self.input_columns)}: {_some(self.input_columns)}",
+                f"Outputs  {self.num_outputs}: {_some(self.output_names)}",
+                f"Values   {missing}",
+                f"Ranges   of outputs: {'; '.join(ends)}{'; …' if self.num_outputs > _SHOWN else ''}",
+            ]
+        )
 
     @property
     def num_rows(self) -> int:
@@ -117,6 +132,10 @@ class Dataset:
         return part
 
 
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+
+
 def _named(values: Array, names: list[str], kind: str) -> "pd.DataFrame | Array":
     """A frame, unless the names are default ones."""
     return values if names == numbered_names(kind, len(names)) else pd.DataFrame(values, columns=names)
@@ -163,12 +182,16 @@ class Scaling:
         outputs: of outputs in the user's units.
         transforms: of outputs before they are modelled; None: they are modelled as they are.
         transformed: the standardiser of transformed outputs.
+        chain: of outputs, transformed or not, to what is modelled in their place; None: outputs are independent.
+        chained: the standardiser of what the chain gives.
     """
 
     inputs: Standardiser
     outputs: Standardiser
     transforms: Transforms | None = None
     transformed: Standardiser | None = None
+    chain: Chain | None = None
+    chained: Standardiser | None = None
 
     @staticmethod
     def of(data: Dataset, transform: TransformChoice = None) -> "Scaling":
@@ -179,15 +202,25 @@ class Scaling:
             return plain
         return Scaling(plain.inputs, plain.outputs, transforms, Standardiser.of(transforms.apply(data.y)))
 
+    def with_chain(self, chain: Chain, data: Dataset) -> "Scaling":
+        """For outputs that are a chain, learnt from training data."""
+        chained = Standardiser.of(chain.apply(self.apply_transforms(data).y))
+        return replace(self, chain=chain, chained=chained)
+
+    @property
+    def unchained(self) -> Standardiser:
+        """The standardiser of outputs, or of transformed outputs."""
+        return self.outputs if self.transformed is None else self.transformed
+
     @property
     def modelled(self) -> Standardiser:
-        """The standardiser of what is modelled: outputs, or transformed outputs."""
-        return self.outputs if self.transformed is None else self.transformed
+        """The standardiser of what is modelled: outputs, transformed where a transform is, less others in a chain."""
+        return self.unchained if self.chained is None else self.chained
 
     @property
     def without_transforms(self) -> "Scaling":
         """That of a model of transformed outputs, as if these were the outputs."""
-        return Scaling(self.inputs, self.modelled)
+        return Scaling(self.inputs, self.unchained, chain=self.chain, chained=self.chained)
 
     def apply_transforms(self, data: Dataset) -> Dataset:
         """The same rows with outputs as they are modelled, before standardisation."""
@@ -202,14 +235,24 @@ class Scaling:
         """From outputs as they are modelled to the user's units."""
         return values if self.transforms is None else self.transforms.undo(values)
 
+    def apply_chain(self, values: Float[Array, "N P"]) -> Float[Array, "N P"]:
+        """From outputs, transformed where a transform is, to what is modelled, before standardisation."""
+        return values if self.chain is None else self.chain.apply(values)
+
+    def undo_chain(self, values: Float[Array, "*S N P"]) -> Float[Array, "*S N P"]:
+        """From what is modelled to outputs, transformed where a transform is."""
+        return values if self.chain is None else self.chain.undo(values)
+
     def log_slope(self, data: Dataset) -> float:
         """The mean over rows of what the log density in standardised units exceeds that of the model by.
 
         Σ log t′(y) scale/scale′ over the observed outputs, with the scales before and after the transform t.
         """
-        if self.transforms is None:
+        if self.transforms is None and self.chain is None:
             return 0.0
-        each = self.transforms.log_slope(data.y) + np.log(self.outputs.scale / self.modelled.scale)
+        each = np.where(np.isnan(self.apply_chain(data.y)), np.nan, np.log(self.outputs.scale / self.modelled.scale))
+        if self.transforms is not None:
+            each = each + self.transforms.log_slope(data.y)
         return float(np.nansum(each) / data.num_rows)
 
     def without_inputs(self, num_inputs: int) -> "Scaling":
@@ -219,7 +262,7 @@ class Scaling:
     def batch(self, data: Dataset, dtype: torch.dtype) -> "Batch":
         """All rows, standardised, as tensors."""
         x = self.inputs.apply(data.x) if data.num_inputs else data.x
-        y = self.modelled.apply(self.apply_transforms(data).y)
+        y = self.modelled.apply(self.apply_chain(self.apply_transforms(data).y))
         return Batch.of(torch.as_tensor(x, dtype=dtype), torch.as_tensor(y, dtype=dtype))
 
 

@@ -75,6 +75,7 @@ class Surrogate(BotorchModel):
                 f"A surrogate must be of outputs without a transform; {name!r} has {words}. Fit without one, to "
                 "the transformed outputs."
             )
+        fitted.require_unchained("A surrogate")
         inputs, outputs = fitted.scaling.inputs, fitted.scaling.outputs
         units = {
             "input_shift": torch.as_tensor(inputs.shift),

@@ -46,6 +46,7 @@ from mogul.nonlinearities import Nonlinearity
 from mogul.objective import ObjectiveName
 from mogul.prediction import Prediction
 from mogul.registry import model_name
+from mogul.terminal import Bar
 from mogul.training.defaults import MeanChoice
 from mogul.training.fit import train_more
 from mogul.training.split import is_pair, share_of
@@ -92,6 +93,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         output_transform: "log", "yeo-johnson" or "auto" for outputs that are positive, skewed or counted; one for all,
             or a dict by names of outputs. It is `transform` of `mogul.fit`; scikit-learn takes an estimator with an
             attribute of that name for a transformer.
+        autoregressive: whether each output is modelled less a linear function of those before it, as `mogul.fit`
+            takes it; None lets the log evidence decide for outputs that are missing where others are known.
         num_latents: the number L of GPs; P for up to 24 outputs (up to 4 with more than 2,500 rows), else
             max(4, ⌈P/2⌉); ⌈P/2⌉ in the paper's preset.
         num_hidden: the number H of hidden units.
@@ -113,6 +116,11 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             dates and times need no mention: a frame's columns are encoded as `mogul.fit` does.
         missing_inputs: for gaps in inputs, "mean" or "refuse", as `mogul.fit` takes it; None is the mean for frames,
             and arrays are refused.
+        check: whether `fit` scores each output at rows that were not trained on, `fitted_.check`, as `mogul.fit` does:
+            for next to nothing with exact GPs, and for at most a third of the time otherwise. A search that scores its
+            own rows can leave it out.
+        verbose: how `fit` shows its progress: 0 not at all, 1 by a bar on a terminal or in a notebook, 2 also by lines
+            in logs.
         num_samples: draws of the predictive mixture, for quantiles, covariances and the densities of deep models.
         n_jobs: threads of torch while it fits and predicts, -1 for one per core; None leaves torch as it is. The last
             digits of results depend on it.
@@ -153,6 +161,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         precision: Precision | None = None,
         mean: MeanChoice | None = None,
         output_transform: TransformChoice = None,
+        autoregressive: bool | None = None,
         num_latents: int | None = None,
         num_hidden: int | None = None,
         num_inducing: int | None = None,
@@ -163,6 +172,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         calibrate: float | None = None,
         categories: Sequence[str] = (),
         missing_inputs: MissingInputs | None = None,
+        check: bool = True,
+        verbose: int = 1,
         num_samples: int = 100,
         n_jobs: int | None = None,
         random_state: Any = 0,
@@ -179,6 +190,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         self.precision = precision
         self.mean = mean
         self.output_transform = output_transform
+        self.autoregressive = autoregressive
         self.num_latents = num_latents
         self.num_hidden = num_hidden
         self.num_inducing = num_inducing
@@ -189,6 +201,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         self.calibrate = calibrate
         self.categories = categories
         self.missing_inputs = missing_inputs
+        self.check = check
+        self.verbose = verbose
         self.num_samples = num_samples
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -241,10 +255,12 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             model,
             mean=self.mean if mean is None else mean,
             transform=self.output_transform,
+            autoregressive=self.autoregressive if mean is None else False,
             settings={} if epochs is None else {"epochs": epochs},
             validation=share_of(validation),
             calibrate=share_of(self.calibrate, "calibrate", otherwise=""),
-            saving=saving or Saving(),
+            check=self.check,
+            saving=replace(saving or Saving(), bar=Bar(self.verbose)),
         )
         require_same_index(X, y)
         matrix = self._matrix(X, reset=True)
@@ -432,6 +448,12 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
             if seen.any()
         ]
         return float(np.mean(scores))
+
+    @property
+    def feature_importances_(self) -> Float[Array, "D"]:
+        """Importance of each input over all outputs, for scikit-learn's selectors: see `Fitted.importance`."""
+        check_is_fitted(self)
+        return self.fitted_.importance(seed=self._seed).overall
 
     @threaded
     def jacobian(self, X: Any) -> Float[Array, "N P D"] | Float[Array, "N D"]:

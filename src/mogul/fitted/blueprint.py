@@ -16,8 +16,7 @@ from mogul.heads import NoiseCorrelation
 from mogul.means.linear import LinearOutputMean, OutputMean
 from mogul.means.plane import PlaneUncertainty
 from mogul.means.regressor import RegressorMean
-from mogul.models.inputs import Latent
-from mogul.models.model import Model
+from mogul.models.model import Latent, Model
 from mogul.models.parts import stored_layers
 from mogul.priors import Solver
 

@@ -14,37 +14,36 @@ import torch
 from torch import Tensor
 
 from mogul.config import InferenceConfig, TrainingConfig
-from mogul.core.transforms import Transforms
+from mogul.core.check import Check
+from mogul.core.transforms import Chain, Transforms
 from mogul.data import Batch, Scaling, Standardiser
 from mogul.data.encodings.encoding import InputEncoding
 from mogul.errors import FileError, MogulError, UnknownNameError
 from mogul.fitted.blueprint import Blueprint, Layouts, layouts_of, rebuilt
 from mogul.fitted.calibration import Calibration
 from mogul.fitted.fitted import Fitted, FittedLatent
-from mogul.fitted.history import Candidate, Choice, EpochRecord, History
+from mogul.fitted.history import Candidate, Choice, EpochRecord, History, TrainedRows
 from mogul.fitted.mixture import FittedMixture
 from mogul.models.families import Name
-from mogul.models.inputs import Latent
-from mogul.models.model import Model
+from mogul.models.model import Latent, Model
 from mogul.registry import Kind, require_savable
-from mogul.storage.container import (
+from mogul.storage.container import decode, encode, read_sealed, write_sealed
+from mogul.storage.header import (
     FORMAT,
+    FORMAT_WITH_CHAIN,
     FORMAT_WITH_ENCODING,
     FORMAT_WITH_TRANSFORMS,
     choice_of_today,
     read_header,
-    read_sealed,
-    write_sealed,
+    require_model_header,
 )
-from mogul.storage.model_header import require_model_header
 from mogul.storage.rules import without_remedy
-from mogul.storage.settings import decode, encode
 
 Header = dict[str, Any]
 
 _MODEL, _KNOWN_Y, _KNOWN_OBSERVED = "model.", "training.y", "training.observed"
-_MEMBER, _CALIBRATION = "member", "calibration."
-_OF_A_TRAINING = ("held_out", "interrupted", "num_rows", "kept_epochs", "retrained", "kernels")
+_MEMBER, _CALIBRATION, _ROWS = "member", "calibration.", "trained_rows"
+_OF_A_TRAINING = ("held_out", "interrupted", "num_rows", "kept_epochs", "retrained", "kernels", "quick")
 _REGISTERED = (*get_args(Kind), "option")  # what a module of a user's may have added
 _PACKAGES = ("mogul", "torch", "gpytorch", "linear_operator", "numpy", "scikit-learn", "safetensors")
 
@@ -82,6 +81,8 @@ def save(fitted: Fitted, path: str | PathLike[str], extra: Mapping[str, Any] | N
         tensors |= {f"{_MEMBER}{place}.{name}": tensor for name, tensor in member.model.state_dict().items()}
     if fitted.calibration is not None:
         tensors |= {_CALIBRATION + name: torch.as_tensor(part) for name, part in vars(fitted.calibration).items()}
+    if fitted.trained_rows is not None:
+        tensors |= {_ROWS: torch.as_tensor(fitted.trained_rows.digests)}
     write_sealed(Path(path), header, tensors)
 
 
@@ -133,6 +134,8 @@ def _header(fitted: Fitted, layouts: Layouts) -> Header:
         "regressed_outputs": fitted.single_models[0].regressed_outputs,
         "members": [_plain_member(member, fitted) for member in _others(fitted)],
         "choice": None if fitted.choice is None else asdict(fitted.choice),
+        **({} if fitted.check is None else {"check": fitted.check.to_json()}),
+        **({} if fitted.trained_rows is None else {"num_trained": fitted.trained_rows.num_rows}),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
     }
 
@@ -163,13 +166,27 @@ def _fitted(header: Header, tensors: dict[str, Tensor]) -> Fitted:
         whole = FittedMixture.of([best, *others]) if others else best
         calibration = _calibration(_named(tensors, _CALIBRATION), blueprint)
         return replace(
-            whole, choice=_choice(choice_of_today(header.get("choice"), header["model"])), calibration=calibration
+            whole,
+            choice=_choice(choice_of_today(header.get("choice"), header["model"])),
+            calibration=calibration,
+            check=Check.from_plain(header["check"]) if "check" in header else None,
+            trained_rows=_trained_rows(header, tensors),
         )
     inference = decode(header["inference"])
     if not isinstance(inference, InferenceConfig):
         raise FileError(f"inference must be an InferenceConfig; got {inference!r}. Do not trust this file.")
     known = _known_rows(tensors, model, blueprint)
     return FittedLatent(model, scaling, *names, history, known, inference, blueprint=blueprint)
+
+
+def _trained_rows(header: Header, tensors: dict[str, Tensor]) -> TrainedRows | None:
+    """Digests of training rows; older files have none."""
+    if _ROWS not in tensors or "num_trained" not in header:
+        return None
+    digests = tensors[_ROWS]
+    if digests.dtype != torch.int64 or digests.ndim != 1:
+        raise FileError(f"{_ROWS} must be a list of int64; got {digests.dtype}. Do not trust this file.")
+    return TrainedRows(digests.numpy(), header["num_trained"])
 
 
 def _known_rows(tensors: dict[str, Tensor], model: Model, blueprint: Blueprint) -> Batch:
@@ -189,6 +206,8 @@ def _known_rows(tensors: dict[str, Tensor], model: Model, blueprint: Blueprint) 
 
 def _format(fitted: Fitted) -> int:
     """The oldest format that has all of it."""
+    if fitted.scaling.chain is not None:
+        return FORMAT_WITH_CHAIN
     if fitted.encoding is not None:
         return FORMAT_WITH_ENCODING
     return FORMAT if fitted.scaling.transforms is None else FORMAT_WITH_TRANSFORMS
@@ -204,26 +223,35 @@ def _require_sizes(
         (blueprint.num_outputs, len(names[1]), len(scaling.outputs.shift), len(scaling.outputs.scale)),
     ]
     if scaling.transforms is not None:
-        modelled = scaling.modelled
-        found.append((blueprint.num_outputs, len(scaling.transforms.each), len(modelled.shift), len(modelled.scale)))
+        own = scaling.unchained
+        found.append((blueprint.num_outputs, len(scaling.transforms.each), len(own.shift), len(own.scale)))
+    if scaling.chain is not None:
+        own = scaling.modelled
+        found.append((blueprint.num_outputs, len(scaling.chain.weights), len(own.shift), len(own.scale)))
     for sizes in found:
         if len(set(sizes)) > 1:
             raise FileError(f"Sizes, names and scaling in a header must agree; got {sizes}. Do not trust this file.")
 
 
 def _plain_scaling(scaling: Scaling) -> Header:
-    """Standardisers and, where there are any, transforms."""
+    """Standardisers and, where there are any, transforms and the chain of outputs."""
     plain: Header = {side: _plain_standardiser(getattr(scaling, side)) for side in ("inputs", "outputs")}
-    if scaling.transforms is None:
-        return plain
-    return {**plain, "transforms": scaling.transforms.plain(), "transformed": _plain_standardiser(scaling.modelled)}
+    if scaling.transforms is not None:
+        plain |= {"transforms": scaling.transforms.plain(), "transformed": _plain_standardiser(scaling.unchained)}
+    if scaling.chain is not None:
+        plain |= {"chain": scaling.chain.weights.tolist(), "chained": _plain_standardiser(scaling.modelled)}
+    return plain
 
 
 def _scaling(plain: Header) -> Scaling:
-    inputs, outputs = (_standardiser(plain[side]) for side in ("inputs", "outputs"))
-    if "transforms" not in plain:
-        return Scaling(inputs, outputs)
-    return Scaling(inputs, outputs, Transforms.from_plain(plain["transforms"]), _standardiser(plain["transformed"]))
+    scaling = Scaling(_standardiser(plain["inputs"]), _standardiser(plain["outputs"]))
+    if "transforms" in plain:
+        transforms = Transforms.from_plain(plain["transforms"])
+        scaling = replace(scaling, transforms=transforms, transformed=_standardiser(plain["transformed"]))
+    if "chain" in plain:
+        chain = Chain(np.array(plain["chain"], dtype=np.float64))
+        scaling = replace(scaling, chain=chain, chained=_standardiser(plain["chained"]))
+    return scaling
 
 
 def _plain_standardiser(standardiser: Standardiser) -> dict[str, list[float]]:

@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from mogul._typing import Array
 from mogul.config import InferenceConfig
+from mogul.core.check import Check, Unseen
 from mogul.data import Batch, Dataset, Scaling
 from mogul.data.checks import (
     as_matrix,
@@ -27,20 +28,22 @@ from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, DataError, ShapeError, require_positive, unknown_name
 from mogul.fitted.blueprint import Blueprint
 from mogul.fitted.calibration import Calibration
-from mogul.fitted.history import Choice, History
+from mogul.fitted.history import Choice, History, TrainedRows
 from mogul.fitted.latent import importance_weighted_bound, infer_inputs
 from mogul.fitted.predictor import FittedPredictor, PooledPredictor, Predictor
 from mogul.metrics import FEW_OUTER, NUM_INNER, NUM_OUTER, Scores, score
-from mogul.models.inputs import Latent
-from mogul.models.model import Model
+from mogul.models.model import Latent, Model
 from mogul.prediction import Prediction, Warped, predict
+from mogul.prediction.chained import chained
 
 if TYPE_CHECKING:
     from mogul.fitted.onnx_file import Agreement
+    from mogul.fitted.sensitivity import Importance, SobolIndices
 
 # Numbers in a part of a prediction's mixture: about 160 MB in float64.
 _PART = 20_000_000
 _CALIBRATION_DRAWS = 50
+_SHOWN = 6  # names or numbers in a line
 Engine = Literal["torch", "onnx"]
 
 
@@ -57,6 +60,12 @@ class Fitted:
     choice: Choice | None = field(default=None, kw_only=True)  # None: no automatic selection
     calibration: Calibration | None = field(default=None, kw_only=True)  # None: not calibrated
     encoding: InputEncoding | None = field(default=None, kw_only=True)  # None: inputs are numbers without gaps
+    check: Check | None = field(default=None, kw_only=True)  # None: not checked
+    trained_rows: TrainedRows | None = field(default=None, kw_only=True)  # None: not made by `fit`, or an older file
+    unseen: Unseen | None = field(default=None, kw_only=True)  # while it is fitted: what the check is made of
+
+    def __repr__(self) -> str:
+        return "\n".join(summary_lines(self))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to one file, atomically; `mogul.load` reads it."""
@@ -97,19 +106,20 @@ class Fitted:
         return write_onnx(self, path, Settings(list(quantiles), jacobian, precision, num_samples, seed))
 
     def require_exportable(self) -> None:
-        """An error for latent inputs and for transformed outputs."""
+        """An error for latent inputs, for transformed outputs and for autoregressive ones."""
         if self.is_latent:
             raise ConfigError(
                 "Export needs a model with observed inputs; this one infers its inputs from outputs. "
                 "Fit with observed inputs, or use predictor() at latent positions."
             )
         self._require_untransformed("export", "Use modelled.export(path): mean and std of transformed outputs.")
+        self.require_unchained("Export")
 
     def superseded_by(self, retrained: "Fitted") -> "Fitted":
         """`retrained`, the model trained on all rows, with this one's held-out score and choice."""
         own = self.history
         history = replace(retrained.history, held_out=own.held_out, kept_epochs=own.kept_epochs, retrained=True)
-        return replace(retrained, history=history, choice=self.choice)
+        return replace(retrained, history=history, choice=self.choice, unseen=self.unseen)
 
     def predict(self, x: Any, num_samples: int = 100, seed: int = 0, given: Any = None) -> Prediction:
         """The predictive distribution of the outputs at x, as a mixture over `num_samples` draws.
@@ -182,6 +192,20 @@ class Fitted:
         """The outputs that are transformed, and how."""
         return {} if self.scaling.transforms is None else self.scaling.transforms.words(self.output_names)
 
+    @property
+    def autoregressive_outputs(self) -> dict[str, dict[str, float]]:
+        """Outputs that are modelled less a linear function of others, and the weights of these: see `Chain`."""
+        return {} if self.scaling.chain is None else self.scaling.chain.named(self.output_names)
+
+    def require_unchained(self, what: str) -> None:
+        """An error for autoregressive outputs."""
+        if self.scaling.chain is not None:
+            name, weights = next(iter(self.autoregressive_outputs.items()))
+            raise ConfigError(
+                f"{what} needs outputs that are modelled one by one; {name!r} depends on {', '.join(weights)}. "
+                "Fit with autoregressive=False."
+            )
+
     def known_outputs(self, given: Any, num_rows: int) -> Float[Array, "N P"]:
         """What `predict` is given, in the order of the outputs; a frame may have some of them."""
         if self.is_latent:
@@ -223,7 +247,8 @@ class Fitted:
     def _predict(self, x: Any, num_samples: int, seed: int) -> Prediction:
         """The prediction of outputs as they are modelled."""
         generator = torch.Generator().manual_seed(seed)
-        return predict(self.model, self._standardised(x), num_samples, generator).rescaled(self.scaling.modelled)
+        modelled = predict(self.model, self._standardised(x), num_samples, generator).rescaled(self.scaling.modelled)
+        return modelled if self.scaling.chain is None else chained(modelled, self.scaling.chain)
 
     def calibrated(self, data: Dataset, groups: Any = None, seed: int = 0) -> "Fitted":
         """The same model with standard deviations and intervals calibrated on these rows: see `Calibration`.
@@ -278,7 +303,7 @@ class Fitted:
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             draws = self.model.sample_joint(self._standardised(x), num_samples, generator)
-        return self.scaling.modelled.undo(draws.double().cpu().numpy())
+        return self.scaling.undo_chain(self.scaling.modelled.undo(draws.double().cpu().numpy()))
 
     def sample_noise(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
         """Draws of the outputs' noise at x, independent over points."""
@@ -292,6 +317,18 @@ class Fitted:
             name, words = next(iter(self.transforms.items()))
             raise ConfigError(f"{what} needs outputs without a transform; {name!r} has {words}. {remedy}")
 
+    def importance(self, x: Any = None, y: Any = None, repeats: int = 10, seed: int = 0) -> "Importance":
+        """How much worse predictions are without each input: see `mogul.fitted.sensitivity.importance`."""
+        from mogul.fitted.sensitivity import importance  # imports this module
+
+        return importance(self, x, y, repeats, seed)
+
+    def sobol(self, x: Any = None, num_draws: int = 100, num_points: int = 4096, seed: int = 0) -> "SobolIndices":
+        """Shares of each output's variance that inputs explain: see `mogul.fitted.sensitivity.sobol`."""
+        from mogul.fitted.sensitivity import sobol  # imports this module
+
+        return sobol(self, x, num_draws, num_points, seed)
+
     def _noise(self, x: Any, num_samples: int, seed: int) -> Float[Array, "S N P"]:
         generator = torch.Generator().manual_seed(seed)
         rows = self._standardised(x)
@@ -301,7 +338,7 @@ class Fitted:
             var = (unit.square() * law.draw_var(shape, generator)).expand(shape)
             joint = self.model.head.joint(law, torch.zeros_like(var), var, unit).rescaled(self.scaling.modelled.scale)
         std = self.scaling.modelled.scale * np.sqrt(var.double().cpu().numpy())
-        return joint.deviations(std, np.random.default_rng(seed))
+        return self.scaling.undo_chain(joint.deviations(std, np.random.default_rng(seed)))
 
     def log_density(self, x: Any, y: Any, num_samples: int = 100, seed: int = 0) -> Float[Array, "N"]:
         """log p(y | x) of each row, joint over its observed outputs, in original units.
@@ -458,7 +495,7 @@ class Fitted:
         return next(self.model.parameters()).dtype
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedLatent(Fitted):
     """A trained model with latent inputs, which are inferred from outputs."""
 
@@ -551,6 +588,34 @@ class FittedLatent(Fitted):
 def _latent(model: Model) -> Latent:
     assert isinstance(model.inputs, Latent)
     return model.inputs
+
+
+def summary_lines(fitted: Fitted) -> list[str]:
+    """Model, data, training and check, in five lines or fewer."""
+    history = fitted.history
+    inputs = "latent inputs" if fitted.is_latent else f"inputs {_some(fitted.input_columns)}"
+    how = "exact GPs" if fitted.is_solved else f"{history.num_epochs} epochs"
+    ended = (", interrupted" if history.interrupted else "") + (", a quick first answer" if history.quick else "")
+    rows = "" if history.num_rows is None else f"{history.num_rows:,} rows, "
+    lines = [
+        f"{fitted.model_name} with {fitted.noise_name} noise: {inputs}; outputs {_some(fitted.output_names)}",
+        f"Trained on {rows}{how}{ended}",
+    ]
+    if fitted.check is None:
+        return [*lines, "Not checked at rows that it was not trained on"]
+    sides = fitted.check.model, fitted.check.least_squares
+    own, line = ([each.r2 for each in side if each.r2 is not None][:_SHOWN] for side in sides)
+    bands = ", ".join(f"{100 * each.in_band:.0f} %" for each in sides[0][:_SHOWN] if each.in_band is not None)
+    return [
+        *lines,
+        f"Checked on {fitted.check.rows_words}",
+        f"R² {', '.join(f'{r2:.2f}' for r2 in own)}; of least squares {', '.join(f'{r2:.2f}' for r2 in line)}",
+        f"95 % bands hold {bands} of the values",
+    ]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
 def _slices(data: Dataset, num_samples: int) -> Iterator[slice]:

@@ -1,8 +1,14 @@
 """Training history: epochs, and automatic selection of models and kinds of noise by validation rows."""
 
+import hashlib
 from dataclasses import asdict, dataclass
 
+import numpy as np
 import pandas as pd
+from jaxtyping import Int
+
+from mogul._typing import IntArray
+from mogul.data import Dataset
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,7 @@ class History:
     then trained on all rows; the records are of that training. `interrupted` tells whether Ctrl-C ended training.
     `num_rows` is the number of training rows, over which the terms of an epoch are totals; None in older files.
     `kernels` has the log evidence of each kernel that kernel="auto" tried; None where the kernel was given.
+    `quick` tells whether this is a first answer, by a few of the rows.
     """
 
     records: tuple[EpochRecord, ...]
@@ -45,6 +52,7 @@ class History:
     kept_epochs: int | None = None
     retrained: bool = False
     kernels: dict[str, float] | None = None
+    quick: bool = False
 
     def frame(self) -> pd.DataFrame:
         """One row per epoch and start."""
@@ -110,3 +118,47 @@ class Choice:
     def frame(self) -> pd.DataFrame:
         """One row per candidate."""
         return pd.DataFrame([asdict(candidate) for candidate in self.candidates])
+
+
+# Digests that a file keeps: 8 kB. With more rows, those of a random part.
+_MOST = 1000
+
+
+@dataclass(frozen=True)
+class TrainedRows:
+    """Digests of 64 bits of up to 1,000 training rows, inputs and outputs together.
+
+    Args:
+        digests: in ascending order.
+        num_rows: the number of training rows that they stand for.
+
+    Example:
+        >>> data = Dataset([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
+        >>> trained = TrainedRows.of(data.rows(np.array([0, 2])))
+        >>> trained.count(data)
+        2
+    """
+
+    digests: Int[IntArray, "K"]
+    num_rows: int
+
+    @staticmethod
+    def of(data: Dataset, seed: int = 0) -> "TrainedRows":
+        """Of training rows."""
+        some = data
+        if data.num_rows > _MOST:
+            some = data.rows(np.sort(np.random.default_rng(seed).choice(data.num_rows, _MOST, replace=False)))
+        return TrainedRows(np.sort(_digests(some)), data.num_rows)
+
+    def count(self, data: Dataset) -> int:
+        """How many of the training rows are among these: an estimate where only some have a digest."""
+        found = np.isin(self.digests, _digests(data)).mean() if len(self.digests) else 0.0
+        return round(float(found) * self.num_rows)
+
+
+def _digests(data: Dataset) -> Int[IntArray, "N"]:
+    """One for each row. Adding 0 makes −0 and 0 the same, and all NaN have one pattern of bits."""
+    rows = np.column_stack([data.x, data.y]).astype("<f8") + 0.0
+    rows[np.isnan(rows)] = np.nan
+    each = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows]
+    return np.frombuffer(b"".join(each), dtype="<i8").astype(np.int64)

@@ -10,8 +10,7 @@ from mogul.config import InferenceConfig
 from mogul.core.moments import Marginals, standard_normal
 from mogul.data import Batch
 from mogul.errors import ConfigError
-from mogul.models.inputs import Latent
-from mogul.models.model import Model
+from mogul.models.model import Latent, Model
 from mogul.objective import Expectation, row_log_likelihood
 
 # Numbers in the largest tensor of a part: 130 MB in float32.

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 
 from mogul._typing import Array
+from mogul.core.check import Unseen
 from mogul.errors import FitError, warn
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.predictor import PooledPredictor, Predictor
@@ -16,7 +17,7 @@ from mogul.models.families import mixture
 from mogul.prediction import Prediction
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedMixture(Fitted):
     """The best starts of a training, best first, or several models, with equal weights; `model` is the first.
 
@@ -31,9 +32,12 @@ class FittedMixture(Fitted):
         """Mixture of models trained on the same rows with the same scaling; mixtures among them are flattened."""
         best = members[0]
         names = best.input_names, best.output_names
-        each = tuple(one for member in members for one in member.single_models)
+        models = [one for member in members for one in member.single_models]
+        bare = {id(one): replace(one, unseen=None) for one in models}  # a model that counts twice stays one object
+        each = tuple(bare[id(one)] for one in models)
         whole = FittedMixture(best.model, best.scaling, *names, best.history, each, blueprint=best.blueprint)
-        return replace(whole, encoding=best.encoding)
+        unseen = Unseen.pooled([member.unseen for member in members])
+        return replace(whole, encoding=best.encoding, trained_rows=best.trained_rows, unseen=unseen)
 
     def superseded_by(self, retrained: Fitted) -> Fitted:
         """`retrained`, with each member marked as retrained."""

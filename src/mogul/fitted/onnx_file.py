@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
-from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,10 @@ from jaxtyping import Float
 
 from mogul._typing import Array
 from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
-from mogul.errors import ConfigError, FileError, NumericalError, UnsupportedError
-from mogul.fitted._onnx_operators import translations
+from mogul.errors import ConfigError, FileError, NumericalError, UnsupportedError, import_extra, require_extra
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.predictor import FittedPredictor
-from mogul.fitted.program import Program
+from mogul.fitted.program import Program, translations
 from mogul.priors import IndependentGPs
 from mogul.storage.atomic import require_file, write_whole
 
@@ -94,8 +92,7 @@ class OnnxFile:
     @staticmethod
     def of(content: bytes, source: str, num_threads: int = 1) -> "OnnxFile":
         """From the bytes of a file."""
-        import onnxruntime  # an extra
-
+        onnxruntime = import_extra("Export", "export", "onnxruntime")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = num_threads
         options.log_severity_level = 3
@@ -189,12 +186,7 @@ class Settings:
 
 def require_packages() -> None:
     """An error where `mogul[export]` is not installed."""
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
-        raise ConfigError(
-            f"Export needs the packages {', '.join(PACKAGES)}; {missing[0]} is not installed. "
-            "Run pip install 'mogul[export]'."
-        )
+    require_extra("Export", "export", *PACKAGES)
 
 
 def write_onnx(fitted: Fitted, path: str | PathLike[str], settings: Settings) -> Agreement:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from mogul._typing import Array
 from mogul.core.moments import Marginals
+from mogul.core.transforms import Chain
 from mogul.data import Scaling
 from mogul.data.checks import as_matrix, in_order, require_columns, require_finite_inputs
 from mogul.data.encodings.encoding import InputEncoding
@@ -19,8 +20,7 @@ from mogul.errors import ConfigError, ShapeError, require_natural, require_posit
 from mogul.heads import BayesianMixing, Neural
 from mogul.heads.mixing import FrozenMixing
 from mogul.means.plane import FrozenPlaneUncertainty, PlaneUncertainty
-from mogul.models.inputs import Observed
-from mogul.models.model import Model
+from mogul.models.model import Model, Observed
 from mogul.nonlinearities import Nonlinearity
 from mogul.priors import DeepGPs, IndependentGPs
 from mogul.priors._frozen import FrozenDeep, FrozenGPs
@@ -189,19 +189,31 @@ class FittedPredictor:
 
     def mean(self, x: Any) -> Float[Array, "N P"]:
         """Mean of the outputs."""
-        return self.scaling.outputs.undo(_numpy(self.predictor.mean(self._standardised(x))))
+        return self.scaling.undo_chain(self.scaling.modelled.undo(_numpy(self.predictor.mean(self._standardised(x)))))
 
     def mean_std(self, x: Any) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Mean and standard deviation of the outputs, noise included."""
+        if self.scaling.chain is not None:
+            return self._chained(self._standardised(x), self.scaling.chain)
         mean, std = self.predictor.mean_std(self._standardised(x))
         scale = self.scaling.outputs.scale if self.stretch is None else self.scaling.outputs.scale * self.stretch
         return self.scaling.outputs.undo(_numpy(mean)), scale * _numpy(std)
 
+    def _chained(self, rows: Float[Tensor, "N D"], chain: Chain) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Moments of autoregressive outputs: those of each model are independent before the chain."""
+        each = [single.mean_std(rows) for single in self.predictor.singles]
+        means = np.stack([chain.undo(self.scaling.modelled.undo(_numpy(mean))) for mean, _ in each])
+        variances = [
+            np.square(self.scaling.modelled.scale * _numpy(std)) @ np.square(chain.matrix).T for _, std in each
+        ]
+        std = np.sqrt(np.mean(variances, axis=0) + means.var(0))
+        return means.mean(0), std if self.stretch is None else self.stretch * std
+
     def jacobian(self, x: Any) -> Float[Array, "N P D"]:
         """∂mean/∂x, in units of an output over units of an input."""
         slopes = _numpy(self.predictor.jacobian(self._standardised(x)))
-        result: Array = slopes * self.scaling.outputs.scale[:, None] / self.scaling.inputs.scale
-        return result
+        slopes = slopes * self.scaling.modelled.scale[:, None] / self.scaling.inputs.scale
+        return slopes if self.scaling.chain is None else np.einsum("kp,npd->nkd", self.scaling.chain.matrix, slopes)
 
     def _standardised(self, x: Any) -> Float[Tensor, "N D"]:
         x = x if self.encoding is None else self.encoding.apply(x)

@@ -1,7 +1,7 @@
 """From latent functions to outputs: features × mixing × noise."""
 
 from mogul.heads.features import Features, Identity, Neural
-from mogul.heads.head import Head
+from mogul.heads.head import Head, NoiseCorrelation
 from mogul.heads.mixing import (
     BayesianMixing,
     CorrelatedMixing,
@@ -19,7 +19,6 @@ from mogul.heads.noise import (
     LowRankNoise,
     NetNoise,
     Noise,
-    NoiseCorrelation,
     NoiseLaw,
     NormalLaw,
     StudentTNoise,

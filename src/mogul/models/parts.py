@@ -21,8 +21,7 @@ from mogul.heads import BayesianMixing, CorrelatedMixing, Features, GPMixing, He
 from mogul.heads.noise import Noise
 from mogul.means.linear import OutputMean
 from mogul.models.families import AUTO, FAMILIES, FROM_RESIDUALS, Name
-from mogul.models.inputs import Inputs, Latent, Observed
-from mogul.models.model import Model
+from mogul.models.model import Inputs, Latent, Model, Observed
 from mogul.nonlinearities import Nonlinearity
 from mogul.priors import (
     ConstantMean,

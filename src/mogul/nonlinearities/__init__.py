@@ -5,6 +5,7 @@ from mogul.nonlinearities.base import Nonlinearity
 from mogul.nonlinearities.erf import Erf, PolynomialErf, erf_moment
 from mogul.nonlinearities.piecewise import LeakyReLU
 from mogul.nonlinearities.quadrature import Quadrature
+from mogul.nonlinearities.softsquare import SoftSquare
 
 __all__ = [
     "Erf",
@@ -12,6 +13,7 @@ __all__ = [
     "Nonlinearity",
     "PolynomialErf",
     "Quadrature",
+    "SoftSquare",
     "by_name",
     "erf_moment",
     "names",

@@ -1,16 +1,17 @@
-"""Predictions against true outputs."""
+"""Checks of a fitted model: how training went, predictions against the truth, and calibration."""
 
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 from scipy.stats import binom
 
 from mogul._typing import Array
 from mogul.errors import DataError, require_positive
 from mogul.metrics import coverage
-from mogul.plot.style import BLUE, FAINT, GREY, add_legend, axes_or_new, column_of, fitted_of, truth_of
+from mogul.plot.style import BLUE, FAINT, GREY, add_legend, axes_or_new, column_of, draw_marks, fitted_of, truth_of
 
 # Largest number of intervals drawn; beyond it only points are drawn.
 _MOST_INTERVALS = 150
@@ -121,3 +122,35 @@ def _pit(model: Any, X: Any, Y: Any, num_samples: int) -> Float[Array, "N P"]:
     if np.isnan(y).all():
         raise DataError("Y must have at least one value; all are NaN. Give rows with known outputs.")
     return fitted.predict(x, num_samples).cdf(y)
+
+
+def learning_curve(model: Any, *, ax: Axes | None = None) -> Axes:
+    """The training objective, epoch by epoch, of each random start.
+
+    The first tenth of the epochs, where it rises steeply, may lie below the axes.
+
+    Args:
+        model: a fitted estimator, or what `mogul.fit` gave; for a mixture of models, the first is drawn, and `members`
+            has the others.
+        ax: where to draw.
+    """
+    history = fitted_of(model).history
+    frame = history.frame()
+    ax = axes_or_new(ax)
+    others = frame[frame["start"] != history.chosen_start]
+    for number, (_, records) in enumerate(others.groupby("start")):
+        ax.plot(1 + records["epoch"], records["elbo"], color=FAINT, lw=1, label=None if number else "other starts")
+    chosen = frame[frame["start"] == history.chosen_start]
+    epochs, elbo = 1 + chosen["epoch"].to_numpy(), chosen["elbo"].to_numpy()
+    ax.plot(epochs, elbo, color=BLUE, lw=1.8, label="best start" if len(others) else "training")
+    changes = epochs[1:][np.diff(chosen["learning_rate"].to_numpy()) < 0]
+    if len(changes):
+        draw_marks(ax, changes, label="learning rate lowered")
+    late = elbo[len(elbo) // 10 :]
+    spread = max(late.max() - late.min(), 1e-9)
+    ax.set_ylim(late.min() - 0.05 * spread, elbo.max() + 0.05 * spread)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel("epoch")
+    ax.set_ylabel("ELBO, whole data set")
+    add_legend(ax, loc="lower right")
+    return ax

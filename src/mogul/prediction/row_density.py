@@ -238,6 +238,17 @@ class HeadDensity:
             None if correlation is None else correlation.loadings.double(),
         )
 
+    def independent_signal(self) -> Marginals:
+        """Moments of the signal in units of `scale`, shift included, of a model with one latent GP for each output."""
+        assert len(self.q.mean) == 1
+        assert self.loadings is None
+        mean, var = self.q.mean[0], self.q.var[0]
+        weights, spread = self.matrices.mean, self.matrices.var
+        signal_var = var @ weights.square().T + self.extra_var
+        if spread is not None:
+            signal_var = signal_var + (mean.square() + var) @ spread.T
+        return Marginals(mean @ weights.T + self.shift / self.scale, signal_var)
+
     @torch.no_grad()
     def log_density(self, y: Float[Array, "N P"], seed: int = 0, *, quick: bool = False) -> Float[Array, "N"]:
         """log p(y) per row over its observed outputs; NaN is missing. `quick` is enough for a mean over rows."""

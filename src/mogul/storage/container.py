@@ -1,108 +1,39 @@
-"""Sealed files: tensors and a JSON header in one safetensors file, with a SHA-256 of all of it, written atomically.
+"""Sealed files: tensors and settings in one safetensors file, with a SHA-256 of all of it, written atomically.
 
-A header is read and checked without torch: `mogul show` needs no more.
+Settings are plain JSON: numbers, names, and mogul's own small parts by name and parameters, nothing else.
 """
 
 import hashlib
 import json
-import os
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from mogul import registry
+from mogul.config import InferenceConfig, Stopping, TrainingConfig
 from mogul.errors import FileError
+from mogul.objective import Analytic, MonteCarlo
+from mogul.objective.updates import NaturalGradient, NoiseUpdate
 from mogul.storage.atomic import write_whole
+from mogul.storage.header import FORMAT, KEY, NO_DIGEST, checked_header, opened
 
-# Files with transformed outputs or encoded inputs have formats of their own: older versions would overlook them.
-FORMAT, FORMAT_WITH_TRANSFORMS, FORMAT_WITH_ENCODING = 1, 2, 3
-Tensors = dict[str, Any]  # torch.Tensor by name
-KEY = "mogul"
-_LENGTH_BYTES = 8  # of safetensors: the length of its header comes first
-NO_DIGEST = "0" * 64  # stands where the digest will be while it is computed
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_MAX_HEADER = 100_000_000  # safetensors' own limit
-_BLOCK = 2**20
-
-
-def read_header(path: Path) -> dict[str, Any]:
-    """Our part of the header of a file that is whole and unchanged since it was sealed; anything else is refused."""
-    with opened(path) as file:
-        return checked_header(path, file)
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """A file to read from, or an error that says why there is none."""
-    if not path.is_file():
-        raise FileError(f"The model file must be there; {path} is no file. Check its path.")
-    try:
-        with path.open("rb") as file:
-            yield file
-    except OSError as error:
-        if isinstance(error, FileError):
-            raise
-        raise FileError(f"The model file must be readable; {path} is not: {error.strerror}. Check it.") from error
-
-
-def checked_header(path: Path, file: BinaryIO) -> dict[str, Any]:
-    """The same of an open file, whose tensors are only passed through the digest."""
-    size = os.fstat(file.fileno()).st_size
-    start = file.read(_LENGTH_BYTES + 1)
-    length = int.from_bytes(start[:_LENGTH_BYTES], "little")
-    if start[_LENGTH_BYTES:] != b"{":
-        _refuse(path, f"its first bytes are {start!r}")
-    if length > min(size - _LENGTH_BYTES, _MAX_HEADER):
-        _refuse(path, f"its header would take {length:,} bytes of {size:,}")
-    start += file.read(length - 1)
-    header = _parsed(path, start[_LENGTH_BYTES:], size - len(start))
-    found = header.get("sha256")
-    if not (isinstance(found, str) and _DIGEST.fullmatch(found)):
-        _refuse(path, f"its SHA-256 is {ascii(found)[:80]}")
-    digest = hashlib.sha256(start.replace(found.encode(), NO_DIGEST.encode(), 1))
-    while block := file.read(_BLOCK):
-        digest.update(block)
-    if digest.hexdigest() != found:
-        raise FileError(
-            f"A model file must have the SHA-256 that it was sealed with; {path} has changed since. "
-            "Copy it again from where it was written."
-        )
-    return header
-
-
-def _parsed(path: Path, text: bytes, num_bytes: int) -> dict[str, Any]:
-    """Our part of safetensors' header, of a format we know, with all of its tensors in the file."""
-    try:
-        outer = json.loads(text)
-        promised = max((entry["data_offsets"][1] for name, entry in outer.items() if name != "__metadata__"), default=0)
-        header = json.loads(outer["__metadata__"][KEY])
-        known = isinstance(header["format"], int) and isinstance(promised, int)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        known = False
-    if not known:
-        _refuse(path, "its header is not one of mogul's")
-    if header["format"] > FORMAT_WITH_ENCODING:
-        raise FileError(
-            f"A model file must have format {FORMAT_WITH_ENCODING} or older; {path} has format {header['format']}. "
-            "Update mogul."
-        )
-    if promised != num_bytes:
-        raise FileError(
-            f"A model file must be complete; {path} holds {num_bytes:,} bytes of tensors where {promised:,} belong. "
-            "Copy it again from where it was written."
-        )
-    return dict(header)
-
-
-def _refuse(path: Path, found: str) -> NoReturn:
-    raise FileError(f"A model file must be one that mogul wrote; {path} is not: {found}. Give a file made by save.")
+Tensors = dict[str, Tensor]
+for _kind in (Analytic, InferenceConfig, MonteCarlo, NaturalGradient, NoiseUpdate, Stopping, TrainingConfig):
+    registry.storable()(_kind)  # parts of models say so themselves
+# What would take all memory, or for ever: quadrature rules are computed when a part is made, draws in predictions.
+_MOST = {"order": 1000, "num_samples": 10_000, "steps": 100_000, "num_nodes": 1000, "max_iterations": 100_000}
+_LARGEST = 1e18
 
 
 def write_sealed(path: Path, header: dict[str, Any], tensors: Tensors) -> None:
     """Write all or nothing: a reader never sees half a file, and a failure leaves nothing behind."""
-    from safetensors.torch import save  # headers are read without torch
-
     text = json.dumps({"format": FORMAT, "sha256": NO_DIGEST, **header})
     # Copies, since tensors that share memory would be refused.
     copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
@@ -114,9 +45,6 @@ def write_sealed(path: Path, header: dict[str, Any], tensors: Tensors) -> None:
 
 def read_sealed(path: Path) -> tuple[dict[str, Any], Tensors]:
     """Header and tensors of a sealed file; anything else is refused before memory is taken or anything is built."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load  # headers are read without torch
-
     with opened(path) as file:
         header = checked_header(path, file)
         file.seek(0)
@@ -137,18 +65,81 @@ def _write(path: Path, content: bytes) -> None:
         ) from error
 
 
-def choice_of_today(choice: dict[str, Any] | None, model: str) -> dict[str, Any] | None:
-    """A choice as headers have it; those of old were between noises of one model, and named the chosen noise alone.
+def encode(value: Any, name: str) -> Any:
+    """What JSON can hold of a setting of this name, or an error: code is never stored.
 
-    >>> old = {"chosen": "gp", "candidates": [{"noise": "gp", "ll": 1.0}], "num_held_out": 9}
-    >>> choice_of_today(old, "mogp")["chosen"]
-    {'model': 'mogp', 'noise': 'gp', 'll': 1.0}
+    >>> from mogul.nonlinearities import Erf
+    >>> encode((Erf(shift=1.0), 3), "option")
+    [{'part': 'Erf', 'settings': {'shift': 1.0}}, 3]
     """
-    if choice is None or not isinstance(choice["chosen"], str):
-        return choice
-    candidates = [{"model": model} | candidate for candidate in choice["candidates"]]
-    (chosen,) = (candidate for candidate in candidates if candidate["noise"] == choice["chosen"])
-    return choice | {"chosen": chosen, "candidates": candidates}
+    if isinstance(value, np.generic):  # numbers from a grid of settings
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [encode(item, name) for item in value]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {"settings": {key: encode(item, f"{name}[{key!r}]") for key, item in value.items()}}
+    if (settings := registry.stored_settings(value)) is not None:
+        plain = {field: encode(item, f"{name}.{field}") for field, item in settings.items()}
+        return {"part": type(value).__name__, "settings": plain}
+    raise FileError(
+        f"{name} must be made of numbers, names and mogul's own parts to be saved; got {value!r}. "
+        "A file holds no code: use one of mogul's own, or keep this model in memory."
+    )
+
+
+def decode(plain: Any) -> Any:
+    """The setting that was encoded; lists come back as tuples.
+
+    >>> from mogul.nonlinearities import Erf
+    >>> decode([{"part": "Erf", "settings": {"shift": 1.0}}, 3])
+    (Erf(shift=1.0), 3)
+    """
+    if isinstance(plain, list):
+        return tuple(decode(item) for item in plain)
+    if not isinstance(plain, dict):
+        return plain
+    settings = {key: decode(item) for key, item in plain["settings"].items()}
+    if "part" not in plain:
+        return settings
+    if (kind := registry.stored_class(plain["part"])) is None:
+        raise FileError(
+            f"Parts in a model file must be among {', '.join(registry.storable_classes())}; got {plain['part']!r}. "
+            "Update mogul."
+        )
+    settings = settings_of_today(plain["part"], settings)
+    _require_possible(kind, settings)
+    return kind(**settings)
+
+
+def _require_possible(kind: type, settings: Mapping[str, Any]) -> None:
+    """Check types and ranges of a part's settings, before it is made."""
+    hints = get_type_hints(kind if is_dataclass(kind) else vars(kind)["__init__"])
+    for name, value in settings.items():
+        if name in hints and not _is(value, hints[name]):
+            raise FileError(f"{name} of {kind.__name__} must be {_words(hints[name])}; got {value!r}. Do not trust it.")
+        if value is not None and name in _MOST and value > _MOST[name]:
+            raise FileError(f"{name} must be at most {_MOST[name]} in a model file; got {value}. Do not trust it.")
+
+
+def _is(value: Any, hint: Any) -> bool:
+    """Whether a value is of an annotated type; numbers must be finite."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_is(value, part) for part in parts)
+    if origin is Literal:
+        return value in parts
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_is(item, parts[0]) for item in value)
+    if hint in (int, float):
+        allowed = int if hint is int else int | float
+        return isinstance(value, allowed) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
+    return isinstance(value, hint)
+
+
+def _words(hint: Any) -> str:
+    return str(getattr(hint, "__name__", hint)).replace("typing.", "")
 
 
 def settings_of_today(part: str, settings: dict[str, Any]) -> dict[str, Any]:

@@ -21,8 +21,7 @@ from mogul.data import Dataset
 from mogul.errors import ConfigError, FileError, MogulError, warn
 from mogul.fitted.history import EpochRecord
 from mogul.storage.atomic import remove_partials, require_folder
-from mogul.storage.container import read_sealed, write_sealed
-from mogul.storage.settings import decode, encode
+from mogul.storage.container import decode, encode, read_sealed, write_sealed
 from mogul.training.loop import Run
 from mogul.training.recovery import RunState, WholeState
 from mogul.training.restarts import Restarts

@@ -110,6 +110,7 @@ def train_candidates(candidates: Candidates, task_of: Callable[[str], Task], *, 
 
     def train_member(name: str) -> Fitted:
         member = task(name)
+        member.saving.bar.stage(f"{name}, model {candidates.models.index(name) + 1} of {len(candidates.models)}")
         fitted = train(member, noise, name)
         return _on_all_rows(fitted, member, noise, name) if retrain else fitted
 

@@ -5,6 +5,7 @@ Inputs and outputs are standardised: lengthscales, variances and their priors ar
 
 import math
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
@@ -35,12 +36,14 @@ _LONGEST = 1e4
 _WEAK_LENGTHSCALE, _WEAK_NOISE = (0.7, 2.0), (-4.0, 4.0)
 # Mode and scale of the Normal prior of a log shape parameter, and its bounds: far above, the kernel is an RBF.
 _SHAPE, _SHAPE_BOUNDS = (0.7, 1.5), (0.05, 200.0)
+# The same of the log variance of coefficients of other outputs.
+_COEFFICIENTS = (-1.5, 1.5)
 # Factors of lengthscales and of the noise at which a climb from another kernel's optimum may start: rough kernels have
 # longer lengthscales, and explain what an RBF takes for noise.
 _LONGER, _LESS_NOISE = (1.0, 2.0, 4.0), (1.0, 0.1)
 _STEP = 0.05  # finite difference in a log hyperparameter
 # With more inputs than this, only those are scanned, and have an uncertainty of their own, that matter most.
-_MOST_INPUTS = 24
+MOST_INPUTS = 24
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,9 @@ class ExactGP:
 class Evidence:
     """log p(y | θ) + log p(θ) and its gradient, for θ = log (ℓ₁ … ℓ_D, s, a, σ²): V = s K + a X Xᵀ + b + σ² R.
 
-    K is a radial kernel; θ has its shape parameter, where it has one, after the lengthscales. Gradients
-    ½ tr((ααᵀ − V⁻¹) ∂V) take products of N × N with N × D matrices, never an N × N × D array.
+    K is a radial kernel; θ has its shape parameter, where it has one, after the lengthscales. With other outputs Z of
+    the same rows, V has a further term c Z Zᵀ, for coefficients that are N(0, c), and log c is before log s in θ.
+    Gradients ½ tr((ααᵀ − V⁻¹) ∂V) take products of N × N with N × D matrices, never an N × N × D array.
     """
 
     def __init__(
@@ -101,11 +105,16 @@ class Evidence:
         plane: bool,
         weak: bool = False,
         radial: Radial = RADIALS["rbf"],
+        given: Float[Array, "N K"] | None = None,
     ) -> None:
         self.x, self.y, self.relative_noise, self.plane = np.ascontiguousarray(x), y, relative_noise, plane
         self.gram = x @ x.T if plane else np.zeros((0, 0))
         self.num_inputs = num_inputs = x.shape[1]
+        self.own: slice | IntArray = slice(0, num_inputs)
+        self.others: _OtherInputs | None = None
         self.radial, num_shapes = radial, int(radial.shape_slope is not None)
+        self.given = given
+        self.given_gram = np.zeros((0, 0)) if given is None else given @ given.T
         # A signal of any size, and a linear mean that varies at least as much as the output: with less, intervals far
         # from the data would not cover a truly linear function.
         lengthscale, noise_var = (_WEAK_LENGTHSCALE, _WEAK_NOISE) if weak else (_LENGTHSCALE, _NOISE)
@@ -124,6 +133,16 @@ class Evidence:
         high = [_LONGEST * math.sqrt(num_inputs)] * num_inputs + most + [1e3, 1e2, 4.0]
         self.bounds = list(zip(np.log(low), np.log(high), strict=True))
         self.learnt = np.array([True] * (num_inputs + num_shapes + 1) + [plane, True])
+        if given is not None:
+            self._learn_coefficients()
+
+    def _learn_coefficients(self) -> None:
+        """Add log c to θ, before log s."""
+        self.prior_mean = np.insert(self.prior_mean, -3, _COEFFICIENTS[0])
+        self.prior_scale = np.insert(self.prior_scale, -3, _COEFFICIENTS[1])
+        self.levelled, self.heavy = (np.insert(part, -3, False) for part in (self.levelled, self.heavy))
+        self.learnt = np.insert(self.learnt, -3, True)
+        self.bounds.insert(-3, (math.log(1e-8), math.log(1e2)))
 
     @staticmethod
     def of(gp: ExactGP, x: Float[Array, "N D"], y: Float[Array, "N"], relative_noise: Float[Array, "N"]) -> "Evidence":
@@ -171,19 +190,51 @@ class Evidence:
         result[place] = value
         return result
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether there are so many inputs that not all lengthscales are moved at once."""
+        return bool(self.num_inputs > 2 * MOST_INPUTS)
+
     def promising(self, theta: Float[Array, "T"]) -> Int[IntArray, "K"]:
         """Inputs whose relevance ℓ⁻² would raise the log evidence most, by its slope there: all of them if few."""
         num_inputs = self.num_inputs
-        if num_inputs <= _MOST_INPUTS:
+        if num_inputs <= MOST_INPUTS:
             return np.arange(num_inputs)
         _, slope = self._loss(theta)
-        return np.argsort(-slope[:num_inputs] * np.exp(2 * theta[:num_inputs]))[:_MOST_INPUTS]
+        return np.argsort(-slope[:num_inputs] * np.exp(2 * theta[:num_inputs]))[:MOST_INPUTS]
 
     def climb(self, theta: Float[Array, "T"], num_steps: int) -> tuple[Float[Array, "T"], float]:
-        """At most `num_steps` steps of L-BFGS; the point and value reached."""
+        """At most `num_steps` steps of L-BFGS; the point and value reached.
+
+        Of many inputs, the lesser ones keep the ratios of their lengthscales, and their squared distances are computed
+        once: steps are then as fast as with few inputs. Each climb chooses anew which inputs these are.
+        """
         options: Any = {"maxiter": num_steps, "ftol": self.tolerance, "gtol": 1e-3}
-        found = minimize(self._loss, theta, jac=True, method="L-BFGS-B", bounds=self.bounds, options=options)
-        return found.x, -float(found.fun)
+        if not self.is_wide:
+            found = minimize(self._loss, theta, jac=True, method="L-BFGS-B", bounds=self.bounds, options=options)
+            return found.x, -float(found.fun)
+        restricted, along = self._restricted(theta)
+
+        def loss(step: Float[Array, "U"]) -> tuple[float, Float[Array, "U"]]:
+            value, slope = restricted._loss(theta + along @ step)
+            return value, slope @ along
+
+        room = np.transpose(self.bounds) - theta
+        bounds = [(room[0, moved].max(), room[1, moved].min()) for moved in along.T > 0]
+        found = minimize(loss, np.zeros(along.shape[1]), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        return theta + along @ found.x, -float(found.fun)
+
+    def _restricted(self, theta: Float[Array, "T"]) -> tuple["Evidence", Float[Array, "T U"]]:
+        """The same at θ + A t for this A, in which the lengthscales of lesser inputs have a common factor."""
+        num_inputs, axes = self.num_inputs, np.eye(len(theta))
+        shortest = np.argsort(theta[:num_inputs], kind="stable")[:MOST_INPUTS]
+        own = np.union1d(shortest, self.promising(theta))
+        others = np.setdiff1d(np.arange(num_inputs), own)
+        scaled = self.x[:, others] / np.exp(theta[others])
+        result = copy(self)
+        result.own, result.others = own, _OtherInputs(others, _squares(scaled, scaled), theta[others[0]])
+        along = np.column_stack([axes[:, own], axes[:, others].sum(1), axes[:, num_inputs:]])
+        return result, along
 
     def value(self, theta: Float[Array, "T"]) -> float:
         """log p(y | θ) + log p(θ)."""
@@ -247,15 +298,19 @@ class Evidence:
         self, theta: Float[Array, "T"]
     ) -> tuple[Float[Array, "N N"], Float[Array, "N N"], Float[Array, "N N"]]:
         """V, its part s K, and s times the weights −2 ∂K/∂r²: for an RBF the same array."""
-        scaled = self.x / np.exp(theta[: self.num_inputs])
+        scaled = self.x[:, self.own] / np.exp(theta[self.own])
         outputscale, plane_var, noise_var = np.exp(theta[-3:])
         if self.radial.name == "rbf":
             kernel = weights = _rbf(scaled, scaled, outputscale)
+            if self.others is not None:
+                kernel *= np.exp(-0.5 * self.others.squares(theta))
         else:
-            square = _squares(scaled, scaled)
+            square = self._squares(theta, scaled)
             square.flat[:: len(square) + 1] = 0.0
             kernel, weights = (outputscale * part for part in self.radial.parts(square, self._shape(theta)))
         covariance = plane_var * self.gram + kernel + _BIAS_VAR if self.plane else kernel.copy()
+        if self.given is not None:
+            covariance += math.exp(theta[-4]) * self.given_gram
         covariance.flat[:: len(covariance) + 1] += noise_var * self.relative_noise
         return covariance, kernel, weights
 
@@ -266,12 +321,15 @@ class Evidence:
         alpha, lower = solved.alpha, solved.inverse()
         diagonal = lower.diagonal()
         outputscale, plane_var, noise_var = np.exp(theta[-3:])
-        scaled = self.x / np.exp(theta[: self.num_inputs])
+        scaled = self.x[:, self.own] / np.exp(theta[self.own])
         gradient = np.zeros_like(theta)
         gradient[-1] = 0.5 * noise_var * ((alpha**2 - diagonal) @ self.relative_noise)
         if self.plane:
             traced = 2 * np.vdot(lower, self.gram) - diagonal @ self.gram.diagonal()
             gradient[-2] = 0.5 * plane_var * (np.square(alpha @ self.x).sum() - traced)
+        if self.given is not None:
+            traced = 2 * np.vdot(lower, self.given_gram) - diagonal @ self.given_gram.diagonal()
+            gradient[-4] = 0.5 * math.exp(theta[-4]) * (np.square(alpha @ self.given).sum() - traced)
         if weights is not kernel:
             # Pairs of a row with itself have no part in what follows, and a Matérn 1/2 has an infinite weight there.
             weights.flat[:: len(weights) + 1] = 0.0
@@ -284,20 +342,34 @@ class Evidence:
         else:
             gradient[-3] = _traced(alpha, lower, kernel)
         if self.radial.shape_slope is not None:
-            slope = self.radial.shape_slope(_squares(scaled, scaled), self._shape(theta))
+            slope = self.radial.shape_slope(self._squares(theta, scaled), self._shape(theta))
             gradient[self.num_inputs] = outputscale * _traced(alpha, lower, slope)
         # Σ_ij G_ij (z_i − z_j)²/2 = Σ_i z_i² Σ_j G_ij − zᵀ G z for G = (ααᵀ − V⁻¹) ∘ weights.
         turned = alpha[:, None] * scaled
         quadratic = (turned * (weights @ turned)).sum(0) - 2 * (scaled * (product @ scaled)).sum(0)
         quadratic += on_diagonal @ scaled**2
-        gradient[: self.num_inputs] = (alpha * weighted - rows) @ scaled**2 - quadratic
+        gradient[self.own] = (alpha * weighted - rows) @ scaled**2 - quadratic
+        if self.others is not None:  # the slope of their common factor, in equal parts
+            slope = _traced(alpha, lower, weights * self.others.squares(theta))
+            gradient[self.others.places] = slope / len(self.others.places)
         return gradient
+
+    def _squares(self, theta: Float[Array, "T"], scaled: Float[Array, "N K"]) -> Float[Array, "N N"]:
+        """Squared distances, for own inputs that are scaled already."""
+        square = _squares(scaled, scaled)
+        return square if self.others is None else square + self.others.squares(theta)
 
     def leave_one_out(self, theta: Float[Array, "T"]) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
         """y − m and the variance of each row given all others."""
         solved = self._solved(theta)
         diagonal = solved.inverse().diagonal()
         return solved.alpha / diagonal, 1 / diagonal
+
+    def coefficients(self, theta: Float[Array, "T"]) -> Float[Array, "K"]:
+        """The posterior mean of the coefficients of other outputs, c Zᵀ V⁻¹ y."""
+        assert self.given is not None
+        result: Array = math.exp(theta[-4]) * (self._solved(theta).alpha @ self.given)
+        return result
 
     def mean(self, theta: Float[Array, "T"], at: Float[Array, "M D"]) -> Float[Array, "M"]:
         """The posterior mean of the linear mean plus f."""
@@ -328,7 +400,8 @@ class Evidence:
     def _root_cov(self, theta: Float[Array, "T"], share: float) -> Float[Array, "U U"]:
         """R with R Rᵀ = Σ, the inverse Hessian of the log evidence: the Laplace approximation of p(θ | y)."""
         along = self._directions(theta)
-        hessian = self._derivative(lambda moved: self._loss(moved)[1] @ along, theta)
+        restricted = self._restricted(theta)[0] if self.is_wide else self
+        hessian = self._derivative(lambda moved: restricted._loss(moved)[1] @ along, theta)
         scale = self.prior_scale @ along / along.sum(0)
         sizes, directions = np.linalg.eigh(0.5 * (hessian + hessian.T) * np.outer(scale, scale))
         # The curvature is at least the prior's.
@@ -348,11 +421,11 @@ class Evidence:
     def _directions(self, theta: Float[Array, "T"]) -> Float[Array, "T U"]:
         """Unit vectors, one for each learnt hyperparameter; lengthscales of many lesser inputs share one."""
         num_inputs, axes = self.num_inputs, np.eye(len(theta))
-        if num_inputs <= _MOST_INPUTS:
+        if num_inputs <= MOST_INPUTS:
             return axes[:, self.learnt]
         order = np.argsort(theta[:num_inputs], kind="stable")
-        others = axes[:, order[_MOST_INPUTS:]].sum(1) / math.sqrt(num_inputs - _MOST_INPUTS)
-        own = np.concatenate([order[:_MOST_INPUTS], np.flatnonzero(self.learnt[num_inputs:]) + num_inputs])
+        others = axes[:, order[MOST_INPUTS:]].sum(1) / math.sqrt(num_inputs - MOST_INPUTS)
+        own = np.concatenate([order[:MOST_INPUTS], np.flatnonzero(self.learnt[num_inputs:]) + num_inputs])
         return np.column_stack([axes[:, own], others])
 
     def _solved(self, theta: Float[Array, "T"]) -> "_Solved":
@@ -362,6 +435,20 @@ class Evidence:
                 "The covariance of the rows must be positive definite; it is not. Remove copies of rows."
             )
         return solved
+
+
+@dataclass(frozen=True)
+class _OtherInputs:
+    """Inputs whose lengthscales have fixed ratios: squared distances for one of them, and the first log lengthscale."""
+
+    places: Int[IntArray, "L"]
+    unit: Float[Array, "N N"]
+    log_length: float
+
+    def squares(self, theta: Float[Array, "T"]) -> Float[Array, "N N"]:
+        """Squared distances at these hyperparameters."""
+        result: Array = math.exp(2 * (self.log_length - theta[self.places[0]])) * self.unit
+        return result
 
 
 @dataclass

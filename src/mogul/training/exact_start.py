@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -18,8 +18,9 @@ from mogul.means.plane import PlaneUncertainty, generalised_least_squares
 from mogul.models.families import AUTO
 from mogul.models.model import Model
 from mogul.priors import IndependentGPs
+from mogul.terminal import Bar, counted
 from mogul.training.evidence import ExactGP
-from mogul.training.exact import REFINED_ROWS, hyperparameter_spread, leave_one_out
+from mogul.training.exact import REFINED_ROWS, climbed_evidence, hyperparameter_spread, leave_one_out
 from mogul.training.kernel_choice import FittedOutput, KernelChoice
 from mogul.training.part_starts import ExactSignal, rank_of, start_parts, widen_posterior
 from mogul.training.residuals import RobustGP, fit_normal_gp, fit_robust_gp
@@ -28,6 +29,7 @@ from mogul.training.residuals import RobustGP, fit_normal_gp, fit_robust_gp
 _PLANE_ROWS = 400
 # Inducing points are added until the unexplained variance lowers each output's bound by less than this, in nats.
 _BOUND_LOSS = 0.05
+_RESIDUAL_STEPS = 60  # of L-BFGS, for GPs of what a linear mean leaves
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class ExactStart:
         rough: bool = False,
         kernel: str = "rbf",
         known: Sequence["ExactStart"] = (),
+        near: "ExactStart | None" = None,
+        bar: Bar | None = None,
     ) -> "ExactStart":
         """Fit them.
 
@@ -76,6 +80,8 @@ class ExactStart:
             kernel: the name of a radial kernel, the same for all outputs, or "auto".
             known: exact GPs of the same inputs, fitted before; those of outputs with the same values are taken over,
                 and so is what "auto" chose.
+            near: exact GPs of nearly the same rows, to climb from in place of a search.
+            bar: shows how far it is.
         """
         # Copies: rounding of products depends on memory alignment, which NumPy does not fix.
         precise = [part.to(torch.float64, copy=True) for part in (batch.x, batch.y)]
@@ -83,20 +89,31 @@ class ExactStart:
         rng = np.random.default_rng(seed)
         fit = partial(fit_robust_gp, rough=rough) if robust else fit_normal_gp
         outputs = [_Output.of(rows, output) for output in range(rows.y.shape[1])]
-        choice = known[0].choice if known else None
+        bar = bar or Bar(0)
+        choice = next((other.choice for other in (*known, near) if other is not None), None)
         first = ("rbf" if choice is None else choice.kernel) if kernel == AUTO else kernel
         found = [
-            _taken_over(known, rows, place, each) or fit(each.x, each.y, rng, each.known, plane=plane, kernel=first)
-            for place, each in enumerate(outputs)
+            _taken_over(known, rows, place, each)
+            or fit(
+                each.x,
+                each.y,
+                rng,
+                each.known,
+                plane=plane,
+                kernel=first,
+                near=None if near is None else near.gps[place],
+            )
+            for place, each in counted(bar, "exact GP", outputs)
         ]
         if kernel == AUTO and choice is None:
+            bar.stage("choice of the kernel")
             tried = [each.fitted(one) for each, one in zip(outputs, found, strict=True)]
             choice = KernelChoice.of(tried, np.random.default_rng([seed, 1]))
             if choice.kernel != first:
-                near = zip(outputs, choice.gps[choice.kernel], strict=True)
+                climbed = list(zip(outputs, choice.gps[choice.kernel], strict=True))
                 found = [
                     fit(each.x, each.y, rng, each.known, plane=plane, kernel=choice.kernel, near=gp)
-                    for each, gp in near
+                    for _, (each, gp) in counted(bar, f"exact GP ({choice.kernel})", climbed)
                 ]
         relative_noise = torch.ones_like(rows.y)
         for output, (each, one) in enumerate(zip(outputs, found, strict=True)):
@@ -148,25 +165,40 @@ class ExactStart:
     def plane_of(self, batch: Batch) -> LinearOutputMean:
         """The least-squares linear mean of all rows, with its uncertainty from these exact GPs."""
         y = torch.where(batch.observed, batch.y, math.nan)
+        mean = LinearOutputMean.fit(batch.x.double().numpy(), y.double().numpy())
+        gps = self._of_residuals(mean)
         # Each of these rows represents several. Where a GP hides the linear mean, more rows add little information, and
         # this is overconfident far away (two fifths of the standard deviation at worst). Less noise per row instead
         # saturates correctly, but these few rows leave gaps that all rows do not have: on Kuka it costs 3.7 nats of
         # held-out LL.
-        uncertainty = PlaneUncertainty.of(
+        mean.uncertainty = PlaneUncertainty.of(
             self.batch.x,
             self.batch.observed,
-            *self._hyperparameters(),
-            self.relative_noise * _tensor(gp.noise_var for gp in self.gps),
-            torch.ones(len(self.gps), batch.x.shape[1] + 1),
+            *_hyperparameters(gps),
+            self.relative_noise * _tensor(gp.noise_var for gp in gps),
+            torch.ones(len(gps), batch.x.shape[1] + 1),
             times=len(batch) / len(self.batch),
-            shape=_shapes(self.gps),
+            shape=_shapes(gps),
             kernel=self.kernel,
         )
-        return LinearOutputMean.fit(batch.x.double().numpy(), y.double().numpy(), uncertainty)
+        return mean
 
-    def _hyperparameters(self) -> tuple[Float[Tensor, "P D"], Float[Tensor, "P"]]:
-        lengthscale = torch.as_tensor(np.stack([gp.lengthscale for gp in self.gps]))
-        return lengthscale, _tensor(gp.outputscale for gp in self.gps)
+    def _of_residuals(self, mean: LinearOutputMean) -> list[ExactGP]:
+        """GPs of what a linear mean leaves, by a climb from these.
+
+        Fitted to the outputs themselves, a GP with long lengthscales and a large variance may be a second linear mean.
+        Then R(x) of `PlaneUncertainty` is a difference of large numbers: in single precision, on outputs that are
+        linear to 1e-3, the variance was 1e5 times too large.
+        """
+        residual = replace(self.batch, y=(self.batch.y - mean.forward(self.batch.x)) / mean.scale)
+        found = []
+        for output, (gp, unit) in enumerate(zip(self.gps, mean.scale.tolist(), strict=True)):
+            each = _Output.of(residual, output)
+            start = replace(gp, outputscale=0.5, plane_var=0.0, noise_var=0.5)
+            left = climbed_evidence(start, each.x, each.y, each.known, gp.family, _RESIDUAL_STEPS)
+            left = replace(left, outputscale=unit**2 * left.outputscale, noise_var=unit**2 * left.noise_var)
+            found.append(left)
+        return found
 
     def solves(self, model: Model) -> bool:
         """Whether the model starts at its optimum: one GP per output, and independent noise."""
@@ -199,7 +231,7 @@ class ExactStart:
         """The signal in the units of the head."""
         x, observed = self.batch.x, self.batch.observed
         target = self.batch.y if self.mean is None else self.mean.residual(self.batch.y, x)
-        lengthscale, outputscale = self._hyperparameters()
+        lengthscale, outputscale = _hyperparameters(self.gps)
         unit = self.scale.square()
         noise_var = _tensor(gp.noise_var for gp in self.gps) / unit
         scales = lengthscale, outputscale / unit, _shapes(self.gps)
@@ -224,6 +256,11 @@ class _Output:
 
     def fitted(self, found: RobustGP) -> FittedOutput:
         return FittedOutput(self.x, self.y, self.known * found.relative_noise, found.gp)
+
+
+def _hyperparameters(gps: Sequence[ExactGP]) -> tuple[Float[Tensor, "P D"], Float[Tensor, "P"]]:
+    lengthscale = torch.as_tensor(np.stack([gp.lengthscale for gp in gps]))
+    return lengthscale, _tensor(gp.outputscale for gp in gps)
 
 
 def _taken_over(known: Sequence[ExactStart], rows: Batch, output: int, own: _Output) -> RobustGP | None:

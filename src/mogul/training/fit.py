@@ -7,11 +7,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Int
 
 from mogul._typing import IntArray
 from mogul.config import Stopping, TrainingConfig
+from mogul.core.check import HELD_OUT
 from mogul.core.transforms import TransformChoice
 from mogul.data import Dataset
 from mogul.data.advice import row_advice
@@ -23,7 +25,7 @@ from mogul.data.sources.table import memory_limit
 from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, require_positive, warn
 from mogul.fitted.fitted import Fitted
-from mogul.fitted.history import EpochRecord
+from mogul.fitted.history import EpochRecord, TrainedRows
 from mogul.fitted.mixture import FittedMixture
 from mogul.means.regressor import RegressorMean
 from mogul.models.families import AUTO, is_latent, members
@@ -31,19 +33,24 @@ from mogul.models.model import Model
 from mogul.models.parts import Parts
 from mogul.objective import ObjectiveName
 from mogul.registry import model_name
+from mogul.terminal import Bar
+from mogul.training.check import checked_by, with_check
 from mogul.training.choice import Candidates, train_candidates
 from mogul.training.defaults import FEW_ROWS, MeanChoice, default_mean, default_model, preset, with_defaults
 from mogul.training.kernel_choice import has_exact_gps, is_named
 from mogul.training.loop import Run
 from mogul.training.restarts import Restarts
 from mogul.training.split import Rows, held_out_share, is_pair, share_of, split_rows, warn_of_order, with_validation
-from mogul.training.starts import Saving, Task
+from mogul.training.starts import Autoregressive, Saving, Task
 
 # Settings of `TrainingConfig` that users may give one by one, beside a preset or a config.
 SETTINGS = ("epochs", "batch_size", "learning_rate", "num_starts", "num_kept", "objective", "precision")
 
 # Those that only gradient steps use: exact GPs have neither steps nor restarts.
 _OF_STEPS = ("epochs", "batch_size", "learning_rate", "num_starts", "num_kept")
+
+# Rows of a quick fit.
+_QUICK_ROWS = 200
 
 ConfigChoice = TrainingConfig | Callable[[str], TrainingConfig] | None
 
@@ -67,6 +74,7 @@ def fit(
     seed: int = 0,
     mean: MeanChoice | None = None,
     transform: TransformChoice = None,
+    autoregressive: bool | None = None,
     num_inputs: int | None = None,
     on_epoch: Callable[[EpochRecord, Model], None] | None = None,
     checkpoint: str | PathLike[str] | None = None,
@@ -74,6 +82,9 @@ def fit(
     held_out: Int[IntArray, "W"] | None = None,
     retrain: bool | None = None,
     max_memory: float | None = None,
+    check: bool = True,
+    verbose: int = 1,
+    quick: bool = False,
     **options: Any,
 ) -> Fitted:
     """Fit a model to data, standardised once.
@@ -132,6 +143,11 @@ def fit(
             of y by maximum likelihood, for skewed outputs and counts of any sign; "auto" the one of these, or y itself,
             under which residuals are nearest to Normal. One for all outputs, a dict by their names, or a list.
             Predictions and densities are in units of y: see `mogul.prediction.Warped`.
+        autoregressive: whether each output is modelled less a linear function of the outputs before it, as in GPAR:
+            outputs that are observed more often come first. What is known of some outputs then predicts the others
+            (`given=` of predict). By default the log evidence decides, and only for outputs that are missing in some
+            rows where others are known, where neither model, config nor groups are given, up to 2,500 rows; True takes
+            all outputs. See docs/howto/known_outputs.md.
         num_inputs: the number of latent inputs of an `-lvm` model; 4 by default.
         on_epoch: called after each epoch with its record and the model, which it must not change; epochs that are
             rolled back come again. With a regressor as the mean, the model is that of its residuals.
@@ -144,6 +160,15 @@ def fit(
             and for rows that "auto" drew, and it is not for rows that were given.
         max_memory: the memory that the table of a file may take, in GiB; by default an eighth of the machine's, at
             most 8. A file that claims more is refused before it is read.
+        check: whether to score each output at rows that were not trained on, beside least squares and the mean:
+            `Fitted.check`, and `print(fitted)` shows it. Exact GPs predict each row from the others, at little cost.
+            With more than 2,500 rows, validation rows are scored, or 2 % of the rows (100 to 500) that are not trained
+            on, which mean="auto" has in any case. Otherwise a second fit is scored, without a fifth of the rows and in
+            a third of the epochs.
+        verbose: 0 says nothing; 1 shows on a terminal or in a notebook what is being done and how many are left; 2 also
+            writes lines where standard error is a file or a pipe.
+        quick: a first answer in seconds, marked as such: exact GPs with constant noise of 200 rows drawn at random, and
+            a check by others.
         options: any of epochs, batch_size, learning_rate, num_starts, num_kept, objective and precision, in place of
             the preset's or the config's; and noise, sizes and nonlinearity, as `mogul.models.build` takes them, if the
             model has a use for them. Defaults are those of `mogul.training.defaults.with_defaults`, or the paper's with
@@ -186,6 +211,7 @@ def fit(
         seed=seed,
         mean=mean,
         transform=transform,
+        autoregressive=autoregressive,
         options=options,
         settings={setting: value for setting, value in given.items() if value is not None},
         groups=None if labels is None else group_numbers(as_array(labels), data.num_rows),
@@ -193,8 +219,10 @@ def fit(
         calibrate=share_of(calibrate, "calibrate", otherwise=""),
         held_out=held_out,
         retrain=retrain,
+        check=check,
+        quick=quick,
         num_inputs=num_inputs,
-        saving=Saving(on_epoch, None if checkpoint is None else Path(checkpoint), checkpoint_seconds),
+        saving=Saving(on_epoch, None if checkpoint is None else Path(checkpoint), checkpoint_seconds, Bar(verbose)),
     ).fit(data)
 
 
@@ -210,6 +238,7 @@ class FitRequest:
         seed: of everything random but training by a config, which has its own.
         mean: as `mogul.fit` takes it.
         transform: as `mogul.fit` takes it.
+        autoregressive: as `mogul.fit` takes it.
         options: options of `mogul.models.build`.
         settings: some of `SETTINGS`, in place of the preset's or the config's.
         groups: the number of each row's group.
@@ -218,6 +247,8 @@ class FitRequest:
         held_out: places of validation rows.
         retrain: whether validation rows are trained on in the end; by default those of groups, and those that "auto"
             drew.
+        check: whether to score rows that were not trained on.
+        quick: whether a first answer by a few rows is enough.
         num_inputs: the number of latent inputs.
         saving: what happens after an epoch: a callback, checkpoints.
 
@@ -234,6 +265,7 @@ class FitRequest:
     seed: int = 0
     mean: MeanChoice | None = None
     transform: TransformChoice = None
+    autoregressive: bool | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     groups: Int[IntArray, "N"] | None = None
@@ -241,6 +273,8 @@ class FitRequest:
     calibrate: float | None = None
     held_out: Int[IntArray, "W"] | None = None
     retrain: bool | None = None
+    check: bool = False
+    quick: bool = False
     num_inputs: int | None = None
     saving: Saving = field(default_factory=Saving)
 
@@ -258,6 +292,8 @@ class FitRequest:
         Data → split → starts → loop → fitted: this method chooses what was not given and splits off validation rows;
         `train_candidates` trains one model or several; `Task.fitted` takes one from its starts to what is fitted.
         """
+        if self.quick:
+            return self._quick_fit(data, chosen)
         self._require_one_way_to_hold_out()
         everything = Rows.of(data, chosen, self.groups)
         for finding in row_advice(everything.once_each()):
@@ -270,6 +306,7 @@ class FitRequest:
         choose = self.model is None and self.config is None and not self._grouped and paper != "paper"
         if choose and few:
             options.setdefault("kernel", AUTO)
+        chain: Autoregressive = "auto" if choose and few and self.autoregressive is None else bool(self.autoregressive)
         # Without exact GPs the choice of a mean costs some rows, of which few have none to spare.
         choose = choose and (not few or has_exact_gps(options.get("kernel")))
         candidates = Candidates.of(model, options, rows.data.num_outputs, self.num_inputs)
@@ -285,15 +322,39 @@ class FitRequest:
             mean = default_mean(name, paper, choose=choose) if self.mean is None else self.mean
             units = rows.units(known.num_rows)
             asked = known, name, config, mean, self.num_inputs, options, places, self.saving, units
-            return Task.of(*asked, self.transform)
+            return replace(Task.of(*asked, self.transform, chain), checked=self.check and aside is None)
 
         retrain = self._grouped or (candidates.choosing and drawn) if self.retrain is None else self.retrain
-        fitted = train_candidates(candidates, task_of, retrain=retrain)
+        with self.saving.bar:
+            fitted = train_candidates(candidates, task_of, retrain=retrain)
         if model != AUTO and fitted.is_solved:
             self._warn_of_unused(fitted.model_name, rows)
         if aside is None:
-            return fitted
+            return with_check(fitted, known, rows.units(known.num_rows), self.seed)
+        if self.check and not fitted.is_latent:
+            fitted = checked_by(fitted, rows.data, aside.data, self.seed)
         return fitted.calibrated(aside.data, aside.places if aside.groups is None else aside.groups, self.seed)
+
+    def _quick_fit(self, data: Dataset, chosen: Int[IntArray, "K"] | None) -> Fitted:
+        """Exact GPs with constant noise of some rows, drawn at random; others are for the check."""
+        given: dict[str, Any] = {"model": self.model, "config": self.config, "groups": self.groups}
+        given |= {"calibrate": self.calibrate, "validation": self.validation, "held_out": self.held_out}
+        for name in (name for name, value in given.items() if value is not None):
+            raise ConfigError(f"quick has its own model and rows; got {name} too. Leave one of them out.")
+        rows = Rows.of(data, chosen, None)
+        order = np.random.default_rng(self.seed).permutation(rows.data.num_rows)
+        some, left = rows.at(np.sort(order[:_QUICK_ROWS])), np.sort(order[_QUICK_ROWS:])
+        others = rows.at(left).data if len(left) else None
+        by_others = self.check and others is not None and not np.isnan(others.y).all()
+        options = {"noise": "constant", **self.options}
+        mean = "linear" if self.mean is None else self.mean
+        request = replace(
+            self, quick=False, model="mogp", mean=mean, options=options, check=self.check and not by_others
+        )
+        fitted = request.fit(some.data)
+        if by_others and others is not None:
+            fitted = checked_by(fitted, some.data, others, self.seed, HELD_OUT)
+        return replace(fitted, history=replace(fitted.history, quick=True))
 
     def _warn_of_unused(self, model: str, rows: Rows) -> None:
         """Name the settings of gradient steps that were given where exact GPs left none to take."""
@@ -425,6 +486,7 @@ def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: i
             "More training needs residuals of rows that the mean was not fitted to; this model's mean is a regressor, "
             "which may know these rows. Fit it anew with all rows, or with mean='linear'."
         )
+    fitted.require_unchained("More training")
     if fitted.num_members > 1:
         more: list[Fitted] = []
         for place, member in enumerate(fitted.single_models):
@@ -462,6 +524,8 @@ def train_more(fitted: Fitted, data: Dataset, epochs: int | None = None, seed: i
         fitted,
         model=run.model,
         calibration=None,  # of another model
+        check=None,
+        trained_rows=TrainedRows.of(data.in_order(fitted.input_names, fitted.output_names)),
         history=replace(restarts.history(run), records=(*history.records, *records), chosen_start=history.chosen_start),
         blueprint=blueprint.solved_by(run.solver),
     )

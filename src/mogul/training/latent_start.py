@@ -13,8 +13,7 @@ from torch import Tensor
 from mogul._typing import Array
 from mogul.data import Batch
 from mogul.heads import BayesianMixing, Identity
-from mogul.models.inputs import Latent, principal_scores
-from mogul.models.model import Model
+from mogul.models.model import Latent, Model, principal_scores
 from mogul.priors import IndependentGPs, ScaledRBF, kmeans
 from mogul.training.collapsed import CollapsedGPLVM
 from mogul.training.part_starts import ExactSignal, rank_of, start_parts

@@ -129,7 +129,7 @@ class Run:
 
     def _keep_start(self) -> None:
         """Keep an exact start: it solves a simpler model, and large steps may lose it for good."""
-        if self.config.start == "exact" and self.config.epochs and self._held_out is None and not self.records:
+        if self.config.start != "random" and self.config.epochs and self._held_out is None and not self.records:
             self._best_score, self._best_epochs = self._bound(), 0
             self._best_state = {name: value.clone() for name, value in self.model.state_dict().items()}
 

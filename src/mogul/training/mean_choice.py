@@ -12,21 +12,27 @@ import torch
 from jaxtyping import Bool, Float
 
 from mogul._typing import Array, BoolArray
-from mogul.data import Batch
+from mogul.core.check import SHORTER
+from mogul.data import Batch, Scaling
+from mogul.errors import MogulError, warn
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.mixture import FittedMixture
 from mogul.means.regressor import CrossFitted
 from mogul.models.families import AUTO
 from mogul.prediction import predict
+from mogul.training.autoregression import find_chain, incomplete_outputs
+from mogul.training.defaults import FEW_ROWS
 from mogul.training.exact_start import ExactStart
 from mogul.training.loop import held_out_score
-from mogul.training.starts import Task
+from mogul.training.starts import Saving, Task
 
 # A smaller forest shows whether one helps.
 _TRIAL_TREES = 100
 # Models that gradient steps train: held-out share of the rows and its limits; these rows are never trained on. Draws
 # per predictive mean.
 _HELD_OUT, _FEWEST_HELD_OUT, _MOST_HELD_OUT, _DRAWS = 0.02, 100, 500, 10
+# Share of few rows that a second fit is checked on.
+_CHECKED = 0.2
 # Outputs that GPs explain to this share of their spread need no forest.
 _EXPLAINED = 0.1
 # A forest doubles the time: errors must be smaller by this share.
@@ -38,14 +44,71 @@ _log = logging.getLogger(__name__)
 
 
 def train(task: Task, noise: str, *place: str) -> Fitted:
-    """The model of a task; with mean="auto", its mean is chosen first."""
+    """The model of a task; its mean and the chain of its outputs are chosen first, where they are left open."""
     if task.mean != AUTO:
-        return task.fitted(noise, *place)
+        return _named(task, noise, *place)
     linear = replace(task, mean="linear")
     exact = linear.exact_gps(noise)
+    if _may_have_chain(linear):
+        linear, exact = _chained(linear, exact, noise)
     if exact is None:
         return _better(linear, noise, *place)
     return _mixed(linear, exact, noise, *place)
+
+
+def _may_have_chain(task: Task) -> bool:
+    """Whether a chain of outputs was asked for, or is left open and some outputs are incomplete."""
+    if task.autoregressive == AUTO:
+        return task.mean == "linear" and bool(incomplete_outputs(~np.isnan(task.known.y)).any())
+    return bool(task.autoregressive)
+
+
+def _chained(task: Task, exact: ExactStart | None, noise: str) -> tuple[Task, ExactStart | None]:
+    """The task with autoregressive outputs and its exact GPs, where outputs have a relation."""
+    if not task.may_be_chained(exact, noise):
+        return task, exact
+    assert exact is not None
+    task.saving.bar.stage("relations of outputs")
+    chain = find_chain(exact, task.scaling, always=task.autoregressive is True)
+    if chain is None:
+        return task, exact
+    chained = task.chained(chain)
+    return chained, chained.exact_gps(noise, exact)
+
+
+def _named(task: Task, noise: str, *place: str) -> Fitted:
+    """The model with a mean that was given; where no row is left for the check, some are held out.
+
+    Few rows are all trained on: what is checked is a second fit, without a fifth of them, in a third of the epochs.
+    """
+    exact: ExactStart | None = None
+    if _may_have_chain(task):
+        task, exact = _chained(task, task.exact_gps(noise), noise)
+    if not task.checked or task.latent or task.validation is not None:
+        return task.fitted(noise, *place, exact=exact)
+    if task.known.num_rows > FEW_ROWS:
+        return _held_out(task)[0].fitted(noise, *place)
+    exact = exact or task.exact_gps(noise)
+    fitted = task.fitted(noise, *place, exact=exact)
+    if fitted.unseen is not None or fitted.history.interrupted:
+        return fitted
+    rest, held_out = _held_out(task, _CHECKED)
+    if held_out is None:
+        return fitted
+    config = task.config
+    epochs = min(config.epochs, max(1, config.epochs // 3))
+    shorter = replace(config, rates=None, num_starts=1, num_kept=1).within(epochs)
+    rest = replace(
+        rest, config=shorter, saving=Saving(bar=task.saving.bar), scaling=Scaling.of(rest.known, rest.transform)
+    )
+    try:
+        again = rest.fitted(noise, exact=rest.exact_gps(noise, near=exact))
+    except (KeyboardInterrupt, MogulError):
+        warn("The fit that checks this model ended early. The model itself is complete, without a check.")
+        return fitted
+    if again.unseen is None or again.history.interrupted:
+        return fitted
+    return replace(fitted, unseen=replace(again.unseen, how=SHORTER))
 
 
 def _mixed(linear: Task, exact: ExactStart, noise: str, *place: str) -> Fitted:
@@ -130,13 +193,14 @@ def _better(linear: Task, noise: str, *place: str) -> Fitted:
     return other if scores[1] > scores[0] else fitted
 
 
-def _held_out(task: Task) -> tuple[Task, Batch | None]:
+def _held_out(task: Task, share: float = _HELD_OUT) -> tuple[Task, Batch | None]:
     """The task without some rows, whole groups where there are any, and these rows, scaled; None if none is spared."""
     units, unit = np.unique(task.units[task.kept], return_inverse=True)
-    count = min(max(round(_HELD_OUT * len(units)), _FEWEST_HELD_OUT), _MOST_HELD_OUT, len(units) // 5)
+    count = min(max(round(share * len(units)), _FEWEST_HELD_OUT), _MOST_HELD_OUT, len(units) // 5)
     is_left = (np.random.default_rng(task.config.seed).permutation(len(units)) < count)[unit.ravel()]
     rest = np.flatnonzero(~is_left)
     if not count or np.isnan(task.known.y[rest]).all(0).any():
         return task, None
     rows = task.scaling.batch(task.known.rows(np.flatnonzero(is_left)), task.config.dtype)
-    return replace(task, known=task.known.rows(rest), kept=task.kept[rest]), rows
+    spared = task.kept[np.flatnonzero(is_left)]
+    return replace(task, known=task.known.rows(rest), kept=task.kept[rest], spared=spared), rows

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import gammaln
 
 from mogul._typing import Array
-from mogul.training.evidence import ExactGP
+from mogul.training.evidence import MOST_INPUTS, ExactGP
 from mogul.training.exact import REFINED_ROWS, fit_exact_gp, leave_one_out
 
 # Least gain in log likelihood of Student's t over the Normal, for one more parameter: by chance it is 0 to 1.
@@ -132,8 +132,9 @@ def fit_robust_gp(
     heavy = tails.is_heavy
     for repeat in range(0 if rough or not heavy else _REWEIGHTED):
         relative = 1 / tails.weight(residual)
-        # Without the first outliers another signal may show; after that, weights change little.
-        last = None if near is None and not repeat else gp
+        # Without the first outliers another signal may show, but with many inputs a search takes long; after that,
+        # weights change little.
+        last = None if near is None and not repeat and x.shape[1] <= MOST_INPUTS else gp
         gp = fit_exact_gp(x, y, rng, known * relative, plane=plane, kernel=kernel, near=last)
         residual = _residuals(gp, x, y, known * relative, rng)
         tails = fit_student_t(residual)

@@ -2,16 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mogul.errors import FitError, warn
 from mogul.fitted.history import EpochRecord, History
 from mogul.models.model import Model
-from mogul.terminal import Screen
+from mogul.terminal import Bar
 from mogul.training.loop import Run
 
 if TYPE_CHECKING:
@@ -38,6 +34,7 @@ class Restarts:
         label: str,
         on_epoch: Callable[[EpochRecord, Model], None] | None = None,
         checkpoint: "Checkpoint | None" = None,
+        bar: Bar | None = None,
     ) -> list[Run]:
         """Try each start for a few epochs, then train the best by training objective to the end; best first.
 
@@ -47,10 +44,11 @@ class Restarts:
         if checkpoint is not None:
             checkpoint.restore(self)
         done = sum(len(run.records) for run in self.runs)
-        with TrainingProgress(self.most_epochs, label, completed=done) as progress:
+        with bar or Bar() as bar:
+            bar.stage(f"{label}: epoch", self.most_epochs, done)
 
             def after_epoch(run: Run, record: EpochRecord) -> None:
-                progress.advance(record)
+                bar.advance(self._status(record))
                 if on_epoch is not None:
                     on_epoch(record, run.model)
                 if checkpoint is not None:
@@ -78,6 +76,10 @@ class Restarts:
                     checkpoint.save(self)
         self._warn_of_rollbacks()
         return kept
+
+    def _status(self, record: EpochRecord) -> str:
+        start = f"restart {record.start + 1} of {len(self.runs)}  " if len(self.runs) > 1 else ""
+        return f"{start}ELBO {record.elbo:,.1f}  rate {record.learning_rate:.2g}"
 
     def _next(self) -> tuple[Run, int] | None:
         """The start to train next, and the number of epochs to train it to; None when all is done."""
@@ -166,42 +168,3 @@ class Restarts:
     @property
     def _trial(self) -> int:
         return min(self.config.start_epochs, self.config.epochs)
-
-
-class TrainingProgress:
-    """Epoch, ELBO, learning rate and time left, on a terminal; nothing elsewhere.
-
-    Args:
-        total: the number of epochs over all starts.
-        label: what is being trained.
-        console: where to write; standard error by default, so that output can be piped.
-        completed: the number of epochs that are done already.
-    """
-
-    def __init__(self, total: int, label: str, console: Console | None = None, completed: int = 0) -> None:
-        console = console or Screen(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total} epochs"),
-            TextColumn("{task.fields[status]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
-        self._task = self._progress.add_task(label, total=total, completed=completed, status="")
-
-    def __enter__(self) -> "TrainingProgress":
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
-
-    def advance(self, record: EpochRecord) -> None:
-        """Count one epoch."""
-        status = f"start {record.start + 1}  ELBO {record.elbo:,.1f}  rate {record.learning_rate:.2g}"
-        self._progress.update(self._task, advance=1, status=status)

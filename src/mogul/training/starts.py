@@ -4,9 +4,9 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -15,39 +15,41 @@ from jaxtyping import Bool, Int
 from mogul import models
 from mogul._typing import BoolArray, IntArray
 from mogul.config import InferenceConfig, TrainingConfig
+from mogul.core.check import HELD_OUT, VALIDATION, Unseen
 from mogul.core.radial import radial_of
-from mogul.core.transforms import TransformChoice, kinds_of
+from mogul.core.transforms import Chain, TransformChoice, kinds_of
 from mogul.data import Batch, Dataset, Scaling
 from mogul.data.advice import advice
 from mogul.data.checks import require_some_of_each
 from mogul.errors import ConfigError, DataError, unknown_name, warn
 from mogul.fitted.blueprint import Blueprint
 from mogul.fitted.fitted import Fitted, FittedLatent
-from mogul.fitted.history import EpochRecord, History
+from mogul.fitted.history import EpochRecord, History, TrainedRows
 from mogul.fitted.mixture import FittedMixture
 from mogul.heads.noise import noise_varies
 from mogul.means.linear import ZeroMean
 from mogul.means.regressor import NUM_TREES, REGRESSORS, CrossFitted, RegressorMean, require_regressor
 from mogul.models.families import AUTO, FROM_RESIDUALS
-from mogul.models.inputs import principal_scores
-from mogul.models.model import Model
+from mogul.models.model import Model, principal_scores
 from mogul.models.parts import Parts
 from mogul.objective import Analytic
+from mogul.terminal import Bar
+from mogul.training.check import is_of, left_out_rows, predicted_rows
 from mogul.training.checkpoint import Checkpoint, identity_of
-from mogul.training.correlation import correlate
 from mogul.training.defaults import MOST_INDUCING, MeanChoice, MeanName
 from mogul.training.exact import CLIMBED_ROWS
 from mogul.training.exact_start import ExactStart
-from mogul.training.kernel_choice import has_exact_gps, is_named
-from mogul.training.kernel_starts import NamedStart
+from mogul.training.kernel_choice import NamedStart, has_exact_gps, is_named
 from mogul.training.latent_start import LatentStart
 from mogul.training.loop import Run
-from mogul.training.noise import alternate
+from mogul.training.map_start import has_map_start, start_at_map
+from mogul.training.noise import alternate, correlate
 from mogul.training.restarts import Restarts
 from mogul.training.split import digest_of, split_rows, warn_of_order
 
 OnEpoch = Callable[[EpochRecord, Model], None]
 Options = Mapping[str, Any]
+Autoregressive = bool | Literal["auto"]
 
 _FEW = 10  # rows to build a model on, where only its parts are looked at
 
@@ -56,11 +58,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Saving:
-    """What happens after an epoch: a callback, and a checkpoint in a folder, at most once in `seconds`."""
+    """What happens after an epoch: a callback, a checkpoint in a folder, at most once in `seconds`, and a bar."""
 
     on_epoch: OnEpoch | None = None
     folder: Path | None = None
     seconds: float = 60.0
+    bar: Bar = field(default_factory=Bar)
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,9 @@ class Task:
         transform: of the outputs, as `mogul.fit` takes it.
         under: regressors under the linear mean, cross-fitted to the rows to train on.
         validated: places of the validation rows.
+        checked: whether to predict rows that were not trained on, for the check.
+        spared: places of rows that are neither trained on nor validated.
+        autoregressive: whether outputs may be a chain: "auto" for incomplete ones where the evidence says so, or all.
     """
 
     data: Dataset
@@ -102,6 +108,9 @@ class Task:
     transform: TransformChoice = None
     under: CrossFitted | None = None
     validated: Int[IntArray, "W"] | None = None
+    checked: bool = False
+    spared: Int[IntArray, "C"] | None = None
+    autoregressive: Autoregressive = False
 
     @staticmethod
     def of(
@@ -115,6 +124,7 @@ class Task:
         saving: Saving,
         units: Int[IntArray, "N"] | None = None,
         transform: TransformChoice = None,
+        autoregressive: Autoregressive = False,
     ) -> "Task":
         """Split and scale the rows. Validation rows are excluded from everything else, scaling included."""
         _require_possible(data, model, config, mean, given=held_out is not None)
@@ -147,13 +157,35 @@ class Task:
             np.arange(data.num_rows) if units is None else units,
             transform,
             validated=places,
+            autoregressive=autoregressive,
         )
+
+    def chained(self, chain: Chain) -> "Task":
+        """The same with autoregressive outputs."""
+        scaling = self.scaling.with_chain(chain, self.known)
+        rows = self.validated if self.validation is not None else None
+        validation = None if rows is None else scaling.batch(self.data.rows(rows), self.config.dtype)
+        return replace(self, scaling=scaling, validation=validation, autoregressive=False)
+
+    def may_be_chained(self, exact: ExactStart | None, noise: str) -> bool:
+        """Whether outputs may be autoregressive: where exact GPs end training, which leaves them independent."""
+        options = self._useful(noise)
+        kind = "constant" if noise == FROM_RESIDUALS else noise
+        solved = exact is not None and exact.solves(self._build_small(kind, options))
+        possible = solved and self.config.objective == "elbo" and self.mean == "linear"
+        if self.autoregressive is True and not possible:
+            raise ConfigError(
+                "autoregressive=True needs a model that exact GPs solve, with the linear mean: mogp with a latent GP "
+                f"for each output, up to 2,500 rows; got {self.model} with mean={self.mean!r} and {noise} noise. "
+                "Leave it out."
+            )
+        return possible and self.data.num_outputs > 1
 
     def on_all_rows(self, rates: tuple[float, ...]) -> "Task":
         """The same without validation rows, with a learning rate for each epoch; 0 leaves a start as it is."""
         config = self.config.replaying(rates) if all(rates) else replace(self.config, stopping=None)
         kept = self.data, self.model, config, self.mean, self.num_inputs, self.options, None, self.saving, self.units
-        return Task.of(*kept, self.transform)
+        return Task.of(*kept, self.transform, self.autoregressive)
 
     @property
     def latent(self) -> bool:
@@ -200,13 +232,32 @@ class Task:
             built = options | {"noise": kind}
             runs = self._runs(batch, validation, built, exact, correlated=correlated, began=began)
             restarts = Restarts(runs)
-            kept = restarts.train(self.model, self.saving.on_epoch, saved if len(noises) == 1 else None)
+            kept = restarts.train(
+                self.model, self.saving.on_epoch, saved if len(noises) == 1 else None, self.saving.bar
+            )
             if regressor is not None:
                 for run in kept:  # training had residuals
                     run.model.mean = regressor if self.under is None else regressor.plus(run.model.mean)
             tried.append(self._kept(kept, restarts, batch, built))
         best = max(tried, key=lambda fitted: fitted.history.elbo[-1])
-        return best if kernels is None else replace(best, history=replace(best.history, kernels=kernels))
+        best = best if kernels is None else replace(best, history=replace(best.history, kernels=kernels))
+        return replace(best, unseen=self._unseen(best, exact, regressor)) if self.checked else best
+
+    def _unseen(self, fitted: Fitted, exact: ExactStart | None, regressor: RegressorMean | None) -> Unseen | None:
+        """Predictions of rows that were not trained on; None if there are none."""
+        seed = self.config.seed
+        if self.latent:
+            return None
+        self.saving.bar.stage("check")
+        if self.spared is not None:
+            return predicted_rows(fitted, self.data, self.spared, HELD_OUT, seed)
+        if self.validated is not None and len(self.validated):
+            return predicted_rows(fitted, self.data, self.validated, VALIDATION, seed)
+        if exact is None or len(exact.batch.x) < self.known.num_rows or not self._is_solved(exact, fitted.model):
+            return None
+        unit = 1.0 if regressor is None or self.under is not None else regressor.scale
+        unseen = left_out_rows(fitted, self.known, exact, unit, self.kept, seed)
+        return unseen if is_of(unseen, fitted, self.known, seed) else None
 
     def _useful(self, noise: str) -> dict[str, Any]:
         """The options that the model has a use for with this noise, with the number of sites where they are learnt."""
@@ -227,8 +278,12 @@ class Task:
             return None
         mean = self.mean if isinstance(self.mean, str) else repr(self.mean)
         settings = {"model": self.model, "config": self.config, "mean": mean, "num_inputs": self.num_inputs}
+        if self.spared is not None:
+            settings["spared"] = digest_of(self.spared)
         if self.transform is not None:  # checkpoints of older versions have none
             settings["transform"] = self.transform
+        if self.scaling.chain is not None:
+            settings["chain"] = self.scaling.chain.weights.tolist()
         identity = identity_of(self.data, **settings, options=dict(options), held_out=self.given_places)
         return Checkpoint(self.saving.folder.joinpath(*place), identity, self.saving.seconds)
 
@@ -249,23 +304,32 @@ class Task:
     ) -> CrossFitted:
         """Regressors of the rows to train on, for all outputs or those wanted; the others have a constant."""
         batch = self.scaling.batch(self.known, self.config.dtype)
+        self.saving.bar.stage("forest" if regressor == "trees" else "mean")
         x, y = batch.x.double().numpy(), torch.where(batch.observed, batch.y, math.nan).double().numpy()
         if wanted is not None:
             y[:, ~wanted] = np.nan
         return CrossFitted.of(regressor, x, y, self.units[self.kept], self.config.seed, num_trees)
 
-    def exact_gps(self, noise: str, *known: ExactStart) -> ExactStart | None:
-        """The exact GPs that training starts from; those known are kept for outputs that have not changed."""
+    def exact_gps(self, noise: str, *known: ExactStart, near: ExactStart | None = None) -> ExactStart | None:
+        """The exact GPs that training starts from; those known are kept for outputs that have not changed.
+
+        With `near`, exact GPs of nearly the same rows, there is no search.
+        """
         batch, _, regressor = self._batches()
         options = self._useful(noise)
-        return self._exact_gps(batch, options, regressor, known) if self._starts_exact(options) else None
+        return self._exact_gps(batch, options, regressor, known, near) if self._starts_exact(options) else None
 
     def _starts_exact(self, options: Options) -> bool:
         """Whether training starts from exact GPs, which some kernels do not have."""
         return self.config.start == "exact" and not self.latent and has_exact_gps(options.get("kernel"))
 
     def _exact_gps(
-        self, batch: Batch, options: Options, regressor: RegressorMean | None, known: Sequence[ExactStart] = ()
+        self,
+        batch: Batch,
+        options: Options,
+        regressor: RegressorMean | None,
+        known: Sequence[ExactStart] = (),
+        near: ExactStart | None = None,
     ) -> ExactStart | None:
         """Exact GPs of all rows to start from, or of some rows to find the noise and the linear mean alone."""
         if regressor is not None and self.under is None:
@@ -278,11 +342,14 @@ class Task:
         if self._starts_exact(options):
             # With Normal noise of one variance, downweighted rows would leave that variance too small.
             robust = options.get("noise", "constant") != "constant"
-            return ExactStart.of(batch, seed, plane=plane, robust=robust, kernel=kernel, known=known)
+            bar = self.saving.bar
+            return ExactStart.of(
+                batch, seed, plane=plane, robust=robust, kernel=kernel, known=known, near=near, bar=bar
+            )
         if self.latent or (options.get("noise") != FROM_RESIDUALS and not plane and not auto):
             return None
         some = torch.randperm(len(batch), generator=torch.Generator().manual_seed(seed))[:CLIMBED_ROWS]
-        return ExactStart.of(batch.rows(some), seed, plane=plane, rough=True, kernel=kernel)
+        return ExactStart.of(batch.rows(some), seed, plane=plane, rough=True, kernel=kernel, bar=self.saving.bar)
 
     def _found(
         self, batch: Batch, options: Options, exact: ExactStart | None, regressor: RegressorMean | None
@@ -309,7 +376,7 @@ class Task:
             return ("constant",), False
         bound = self.config.objective == "elbo"
         if bound and self._starts_exact(options) and exact.solves(self._build_small("constant", options)):
-            return exact.noises, True
+            return exact.noises, self.scaling.chain is None
         # Trained by gradient steps: noise depends on x where rows are many, or where the objective needs it.
         varying = self.config.objective == "balanced" or not self._starts_exact({})
         return (exact.varying_noise if varying else exact.noises[-1],), False
@@ -346,6 +413,7 @@ class Task:
             if start_at is not None:
                 start_at.apply(built, generator)
                 if self._is_solved(start_at, built):
+                    self.saving.bar.stage("noise")
                     if built.head.noise.varies:
                         alternate(built, batch, generator)
                     if correlated:
@@ -357,6 +425,8 @@ class Task:
                 residual = replace(batch, y=built.mean.residual(batch.y, batch.x))
                 named = named or NamedStart.of(kernel, residual)
                 named.apply(built, residual, generator, posterior=whole)
+            if config.start == "map" and not self.latent and has_map_start(built):
+                start_at_map(built, batch, 1 + start % built.prior.num_latents, generator)
             runs.append(Run(built, batch, config, generator, start, validation))
         return runs
 
@@ -393,14 +463,15 @@ class Task:
 
     def _of(self, run: Run, history: History, batch: Batch, blueprint: Blueprint) -> Fitted:
         names = self.data.input_names, self.data.output_names
-        if history.held_out is not None and self.scaling.transforms is not None:
+        if history.held_out is not None:
             # Validation rows were scored as they are modelled; scores are compared with those of other transforms.
             assert self.validated is not None
             gain = self.scaling.log_slope(self.data.rows(self.validated))
             history = replace(history, held_out=history.held_out + gain)
         if not self.latent:
-            own = self.data.encoding
-            return Fitted(run.model, self.scaling, *names, history, blueprint=blueprint, encoding=own)
+            own, rows = self.data.encoding, TrainedRows.of(self.known)
+            fitted = Fitted(run.model, self.scaling, *names, history, blueprint=blueprint, encoding=own)
+            return replace(fitted, trained_rows=rows)
         return FittedLatent(
             run.model,
             self.scaling.without_inputs(self.num_inputs),

@@ -62,7 +62,7 @@ def hostile_json(rng: np.random.Generator, folder: Path) -> Case:
 def newer_model(rng: np.random.Generator, folder: Path) -> Case:
     number = int(rng.integers(2, 1000))
     _sealed_anew(folder, format=number)
-    return Case(used(rng, folder), "must have format 3 or older", f"has format {number}", "Update mogul")
+    return Case(used(rng, folder), "must have format 4 or older", f"has format {number}", "Update mogul")
 
 
 @kind

@@ -85,6 +85,15 @@ class Categories(ColumnEncoding):
             )
         return self._points()[places]
 
+    def quantiles(
+        self, ranks: Float[Array, "N"], mean: Float[Array, "K"], scale: Float[Array, "K"]
+    ) -> Float[Array, "N K"]:
+        """Levels as often as in training, or, of more than ten levels, each as often as the others."""
+        shares = mean if self.codes is None else np.full(len(self.levels), 1 / len(self.levels))
+        places = np.searchsorted(np.cumsum(shares), ranks * shares.sum(), side="right")
+        values: Array = self._points()[np.minimum(places, len(self.levels) - 1)]
+        return values
+
     def _points(self) -> Float[Array, "K1 K"]:
         """The points of all levels, and that of an unseen one."""
         if self.codes is not None:

@@ -1,4 +1,4 @@
-"""What every encoding of a column has, and what a column of a table holds."""
+"""What every encoding of a column has, and the encoding of numbers and truth values, with gaps."""
 
 import math
 from abc import ABC, abstractmethod
@@ -16,6 +16,7 @@ from mogul.errors import DataError
 
 Plain = dict[str, Any]
 Flags = npt.NDArray[np.bool_]
+GAPS = "number with gaps"
 
 
 class ColumnEncoding(ABC):
@@ -38,8 +39,27 @@ class ColumnEncoding(ABC):
         """The numbers; `source` names the table in errors."""
 
     @abstractmethod
+    def quantiles(
+        self, ranks: Float[Array, "N"], mean: Float[Array, "K"], scale: Float[Array, "K"]
+    ) -> Float[Array, "N K"]:
+        """The numbers of values at these ranks, between 0 and 1, of a distribution like that of training rows.
+
+        Of training rows only the mean and the standard deviation of each column of numbers are known.
+        """
+
+    @abstractmethod
     def plain(self) -> Plain:
         """All of it as JSON; `kind` says which encoding it is."""
+
+
+def evenly_spread(ranks: Float[Array, "*N"], mean: Any, scale: Any) -> Float[Array, "*N"]:
+    """Quantiles of the uniform distribution with this mean and standard deviation, on mean ± √3 scale.
+
+    >>> evenly_spread(np.array([0.0, 0.5, 1.0]), 1.0, 1 / math.sqrt(3)).round(6).tolist()
+    [0.0, 1.0, 2.0]
+    """
+    values: Array = mean + math.sqrt(3) * scale * (2 * ranks - 1)
+    return values
 
 
 @dataclass(frozen=True)
@@ -103,3 +123,101 @@ def _number(value: Any) -> float:
         return float(value)
     except (ValueError, OverflowError):
         return np.nan
+
+
+@dataclass(frozen=True)
+class Numbers(ColumnEncoding):
+    """A column of numbers; where training rows had gaps, their mean in place of a gap, and a column that marks gaps.
+
+    The mark lets a model learn what a gap means. Without one in training, a gap is refused: nothing is known of it.
+
+    Args:
+        name: of the column.
+        fill: the mean of the known values; None where training rows had no gap.
+
+    Example:
+        >>> Numbers.of(pd.Series([1.0, None, 3.0], name="a"), "a table").apply(pd.Series([None, 5.0]), "a table")
+        array([[2., 1.],
+               [5., 0.]])
+    """
+
+    name: str
+    fill: float | None = None
+
+    @staticmethod
+    def of(column: "pd.Series[Any]", source: str) -> "Numbers":
+        """Fitted to training rows."""
+        values = _finite(column, source)
+        gaps = np.isnan(values)
+        return Numbers(str(column.name), float(values[~gaps].mean()) if gaps.any() else None)
+
+    @property
+    def features(self) -> list[str]:
+        """The column, and its gaps if there were any."""
+        return [self.name] if self.fill is None else [self.name, f"{self.name} (missing)"]
+
+    @property
+    def words(self) -> str:
+        """What becomes of the column, for a person."""
+        return "number" if self.fill is None else GAPS
+
+    def apply(self, column: "pd.Series[Any]", source: str) -> Float[Array, "N K"]:
+        """The numbers, and 1 at a gap."""
+        return fill_gaps(
+            _finite(column, source)[:, None], None if self.fill is None else [self.fill], self.name, source
+        )
+
+    def quantiles(
+        self, ranks: Float[Array, "N"], mean: Float[Array, "K"], scale: Float[Array, "K"]
+    ) -> Float[Array, "N K"]:
+        """Numbers spread evenly, with as large a share of gaps as in training."""
+        if self.fill is None:
+            return evenly_spread(ranks, mean[0], scale[0])[:, None]
+        known, ranks = ranks_beyond_gaps(ranks, mean[-1])
+        spread = scale[0] / np.sqrt(max(1 - mean[-1], np.finfo(np.float64).tiny))  # the fill has none
+        return fill_gaps(np.where(known, evenly_spread(ranks, mean[0], spread), np.nan)[:, None], [self.fill], "", "")
+
+    def plain(self) -> Plain:
+        """As JSON."""
+        return {"kind": "numbers", "name": self.name, "fill": self.fill}
+
+
+def fill_gaps(values: Float[Array, "N K"], fill: list[float] | None, name: str, source: str) -> Float[Array, "N K1"]:
+    """Values with gaps filled, and a column that marks them; refuses gaps where `fill` is None."""
+    gaps: Flags = np.logical_or.reduce(np.isnan(values), axis=1)
+    if fill is not None:
+        return np.column_stack([np.where(gaps[:, None], fill, values), gaps.astype(np.float64)])
+    if gaps.any():
+        rows = np.flatnonzero(gaps)
+        more = f" and {len(rows) - 1} more rows" if len(rows) > 1 else ""
+        raise DataError(
+            f"Inputs must be complete where they were in training; {name!r} of {source} is missing in row "
+            f"{rows[0] + 1}{more}. Drop those rows, or fill them in."
+        )
+    return values
+
+
+def ranks_beyond_gaps(ranks: Float[Array, "N"], share: float) -> tuple[Flags, Float[Array, "N"]]:
+    """Which ranks are above the share of gaps, and the ranks of these among values that are known.
+
+    >>> [part.tolist() for part in ranks_beyond_gaps(np.array([0.25, 0.75]), 0.5)]
+    [[False, True], [0.0, 0.5]]
+    """
+    return ranks >= share, np.clip((ranks - share) / max(1 - share, np.finfo(np.float64).tiny), 0.0, 1.0)
+
+
+def _finite(column: "pd.Series[Any]", source: str) -> Array:
+    """The numbers, NaN where missing; anything else is refused."""
+    if column.dtype.kind == "m":
+        seconds: Array = column.dt.total_seconds().to_numpy(dtype=np.float64)
+        return seconds
+    values, word = as_numbers(column)
+    if word is not None:
+        raise refuse_word(str(column.name), source, word)
+    infinite = np.flatnonzero(np.isinf(values))
+    if len(infinite):
+        raise DataError(
+            f"Inputs must be complete and finite; in {source} they are not, counting rows from 1: {column.name!r} in "
+            f"row {infinite[0] + 1}. Drop those rows, fill them in, or leave the column out."
+        )
+    return values

@@ -9,8 +9,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from mogul._typing import Array
-from mogul.data.encodings.column import ColumnEncoding, Plain
-from mogul.data.encodings.numeric import fill_gaps
+from mogul.data.encodings.column import ColumnEncoding, Plain, evenly_spread, fill_gaps, ranks_beyond_gaps
 from mogul.errors import DataError
 
 ISO = "ISO8601"
@@ -104,8 +103,21 @@ class Dates(ColumnEncoding):
         fill = None if self.fill is None else list(self.fill)
         return fill_gaps(self._numbers(_days(column, self.form, source)), fill, self.name, source)
 
+    def quantiles(
+        self, ranks: Float[Array, "N"], mean: Float[Array, "K"], scale: Float[Array, "K"]
+    ) -> Float[Array, "N K"]:
+        """Dates spread evenly over the time of training rows, or over the day, with as large a share of gaps."""
+        known, ranks = ranks_beyond_gaps(ranks, 0.0 if self.fill is None else mean[-1])
+        days = ranks if self.origin is None else evenly_spread(ranks, mean[0], scale[0]) + self._first_day
+        numbers = self._numbers(np.where(known, days, np.nan))
+        return numbers if self.fill is None else fill_gaps(numbers, list(self.fill), self.name, "")
+
+    @property
+    def _first_day(self) -> float:
+        return 0.0 if self.origin is None else pd.Timestamp(self.origin).timestamp() / _DAY
+
     def _numbers(self, days: Float[Array, "N"]) -> Float[Array, "N K"]:
-        trend = [] if self.origin is None else [days - pd.Timestamp(self.origin).timestamp() / _DAY]
+        trend = [] if self.origin is None else [days - self._first_day]
         phases = [2 * np.pi * days / _CYCLES[cycle][0] for cycle in self.cycles]
         return np.column_stack([*trend, *(wave(phase) for phase in phases for wave in (np.sin, np.cos))])
 

@@ -11,9 +11,16 @@ from jaxtyping import Float
 
 from mogul._typing import Array
 from mogul.data.encodings.categories import ONE_HOT_LEVELS, Categories, as_level, as_levels
-from mogul.data.encodings.column import ColumnEncoding, Flags, Plain, as_numbers, looks_like_a_number, refuse_word
+from mogul.data.encodings.column import (
+    ColumnEncoding,
+    Flags,
+    Numbers,
+    Plain,
+    as_numbers,
+    looks_like_a_number,
+    refuse_word,
+)
 from mogul.data.encodings.dates import Dates, form_of
-from mogul.data.encodings.numeric import Numbers
 from mogul.errors import DataError, ShapeError, unknown_name, warn
 
 Gaps = Sequence[float | str]  # numbers and words that stand for a gap

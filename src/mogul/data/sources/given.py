@@ -11,11 +11,10 @@ import numpy as np
 from mogul.data.checks import as_matrix
 from mogul.data.dataset import Dataset
 from mogul.data.encodings.encoding import InputEncoding, rows_to_keep, warn_of_filled
-from mogul.data.sources.columns import Columns
 from mogul.data.sources.containers import Outputs, as_array, frame_kind, named_dataset, require_same_index
-from mogul.data.sources.formats import read_table, require_names
-from mogul.data.sources.reading import Reading
-from mogul.data.sources.table import Table
+from mogul.data.sources.formats import read_table
+from mogul.data.sources.reading import Columns, Reading
+from mogul.data.sources.table import Table, require_names
 from mogul.errors import ConfigError, DataError, ShapeError, warn
 
 

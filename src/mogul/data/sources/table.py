@@ -17,6 +17,7 @@ from mogul._typing import Array, IntArray
 from mogul.data.encodings.column import Flags, as_numbers, refuse_word
 from mogul.errors import ConfigError, DataError, MogulError, ShapeError, as_list
 
+NO_NAME = "\0"  # before the number of a column without name and values; no name has it
 _NAMES_SHOWN, _ROWS_SHOWN, _COLUMNS_SHOWN = 12, 3, 3
 
 
@@ -227,3 +228,16 @@ def readable_as(kind: str, source: str) -> Iterator[None]:
         raise DataError(
             f"The file must be readable as {kind}; {source} is not: {reason}. Is it complete, and of that kind?"
         ) from error
+
+
+def require_names(names: list[str], source: str) -> None:
+    """Check that all columns have distinct names."""
+    unnamed = [place for place, name in enumerate(names, start=1) if not name]
+    if unnamed:
+        raise DataError(
+            f"Every column must have a name; column {unnamed[0]} of {len(names)} in {source} has none. Name it, or "
+            "leave it out: pandas writes one for its index, but not with to_csv(…, index=False)."
+        )
+    twice = [name for name, count in Counter(names).items() if count > 1 and name != NO_NAME]
+    if twice:
+        raise DataError(f"Columns must have different names; {twice[0]!r} is in {source} twice. Rename one of them.")

@@ -1,9 +1,8 @@
-"""Observation noise: one file for each kind, noise laws at x, and correlation between outputs."""
+"""Observation noise: one file for each kind, and noise laws at x."""
 
 from mogul import registry
 from mogul.heads.noise.base import NOISE_FLOOR, Noise, NoiseParts
 from mogul.heads.noise.constant import ConstantNoise
-from mogul.heads.noise.correlation import NoiseCorrelation
 from mogul.heads.noise.gp import GPNoise
 from mogul.heads.noise.laws import NoiseLaw, NormalLaw
 from mogul.heads.noise.low_rank import LowRankNoise
@@ -19,7 +18,6 @@ __all__ = [
     "LowRankNoise",
     "NetNoise",
     "Noise",
-    "NoiseCorrelation",
     "NoiseLaw",
     "NoiseParts",
     "NormalLaw",

@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
 from mogul._typing import Array, IntArray
-from mogul.comparison.least_squares import SMALLEST_VAR, LeastSquares, mean_square, normal_prediction
+from mogul.comparison.rivals import SMALLEST_VAR, LeastSquares, mean_square, normal_prediction
 from mogul.data import Dataset, Scaling, Standardiser
 from mogul.errors import DataError
 from mogul.metrics import NUM_INNER

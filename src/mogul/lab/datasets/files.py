@@ -13,7 +13,7 @@ from scipy.io import loadmat
 
 from mogul._typing import Array, IntArray
 from mogul.data.dataset import Dataset
-from mogul.data.sources import arff
+from mogul.data.sources import text_formats
 from mogul.errors import DataError
 
 
@@ -180,7 +180,7 @@ def read_oil_flow_classes(folder: Path) -> IntArray:
 
 def read_arff(path: Path) -> pd.DataFrame:
     """A table in ARFF as numbers; a category has a column of zeros and ones for each kind, NaN where it is missing."""
-    columns = arff.read_arff(path.read_text(encoding="utf-8"), str(path)).columns
+    columns = text_formats.read_arff(path.read_text(encoding="utf-8"), str(path)).columns
     return pd.concat([_as_numbers(name, pd.Series(column)) for name, column in columns.items()], axis=1)
 
 

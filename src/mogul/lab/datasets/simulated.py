@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from mogul._typing import Array, IntArray
 from mogul.data.dataset import Dataset
-from mogul.errors import ConfigError, require_natural, require_positive
+from mogul.errors import import_extra, require_extra, require_natural, require_positive
 from mogul.lab.datasets.files import inverse_dynamics_frames
 
 
@@ -86,9 +86,7 @@ class Arm:
 
     @cached_property
     def _mujoco(self) -> Any:
-        import mujoco  # comes with the extra mogul[robots] only
-
-        return mujoco
+        return import_extra("Simulation", "robots", "mujoco")
 
     @cached_property
     def model(self) -> Any:
@@ -139,6 +137,7 @@ def _words(numbers: tuple[float, ...]) -> str:
     return " ".join(map(str, numbers))
 
 
+SIMULATORS = ("mujoco", "gymnasium")
 EPISODE = 100
 NUM_ACTIONS, NUM_POSITIONS, NUM_VELOCITIES = 6, 8, 9
 MEMORY = 0.9  # of the action, from step to step
@@ -153,7 +152,7 @@ POSITION_NOISE, VELOCITY_NOISE, ACCELERATION_NOISE = 4e-4, 5e-3, 0.05
 
 def simulators_installed() -> bool:
     """Whether the packages that simulate are there."""
-    return find_spec("mujoco") is not None and find_spec("gymnasium") is not None
+    return all(find_spec(name) is not None for name in SIMULATORS)
 
 
 def half_cheetah(num_rows: int, seed: int) -> tuple[Dataset, IntArray]:
@@ -163,8 +162,7 @@ def half_cheetah(num_rows: int, seed: int) -> tuple[Dataset, IntArray]:
     Fewer rows are the first of more.
     """
     _require_simulators(num_rows, seed)
-    import gymnasium  # comes with the extra mogul[robots] only
-
+    gymnasium = import_extra("Simulation", "robots", "gymnasium")
     rng = np.random.default_rng(seed)
     x, y = np.empty((num_rows, NUM_POSITIONS + NUM_VELOCITIES + NUM_ACTIONS)), np.empty((num_rows, NUM_VELOCITIES))
     environment = gymnasium.make("HalfCheetah-v5", disable_env_checker=True)
@@ -235,8 +233,4 @@ def _cheetah_frames(x: Array, y: Array) -> Dataset:
 def _require_simulators(num_rows: int, seed: int) -> None:
     require_positive(rows=num_rows)
     require_natural(seed=seed)
-    if not simulators_installed():
-        raise ConfigError(
-            "Simulated data need the packages mujoco and gymnasium; they are not installed. "
-            'Run pip install "mogul[robots]".'
-        )
+    require_extra("Simulation", "robots", *SIMULATORS)

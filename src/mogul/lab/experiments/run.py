@@ -13,23 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from threadpoolctl import threadpool_limits
 
 from mogul._typing import Array, IntArray
 from mogul.data import Dataset, Scaling
 from mogul.data.splits import GroupedData
 from mogul.errors import FitError, MogulError, MogulWarning
 from mogul.lab.experiments.declarations import Experiment, experiment
+from mogul.lab.experiments.protocol import fixed_threads
 from mogul.lab.experiments.record import NUM_THREADS, Job, Record, Store, Subject
 from mogul.metrics import LEVELS, Part, coverage, score
 from mogul.models.families import members
-from mogul.models.inputs import Latent
+from mogul.models.model import Latent
 from mogul.prediction import Prediction
 from mogul.training import FitRequest, Fitted, History
 from mogul.training.split import HELD_OUT_SHARE, rows_of_some_groups
@@ -175,7 +174,7 @@ def run_job(job: Job, grouped: GroupedData, provenance: Provenance) -> Record:
         )
 
     try:
-        with _quiet(), _fixed_threads():
+        with _quiet(), fixed_threads(NUM_THREADS):
             return record(**_run(job, grouped))
     except MogulError as error:
         return record(error=str(error))
@@ -283,18 +282,6 @@ def _quiet() -> Iterator[None]:
     with redirect_stderr(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore", MogulWarning)
         yield
-
-
-@contextmanager
-def _fixed_threads() -> Iterator[None]:
-    """Fix the number of threads, so that sums are added in the same order on every machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(NUM_THREADS)
-    try:
-        with threadpool_limits(NUM_THREADS):
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 # Jobs take minutes: the speed that the time left is told from must not be forgotten between two of them.

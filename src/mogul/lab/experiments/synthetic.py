@@ -1,8 +1,9 @@
 """The paper's synthetic experiment, section 5.1, and `mogul demo`: MOGP against N-MOGP on g_k(x) = cos(4‖x‖)."""
 
 import statistics
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from mogul._typing import Array
-from mogul.comparison.least_squares import LeastSquares, normal_prediction
+from mogul.comparison.rivals import LeastSquares, normal_prediction
 from mogul.data import Dataset
 from mogul.data.splits import GroupedData
 from mogul.lab.datasets.simulated import RadialCosine
 from mogul.lab.experiments.lines import published
+from mogul.lab.experiments.protocol import fixed_threads
 from mogul.metrics import Scores, score
+from mogul.nonlinearities import SoftSquare
 from mogul.plot.style import draw_band, save_figure
 from mogul.prediction import Prediction
 from mogul.storage.atomic import write_json
@@ -28,6 +31,10 @@ DATASET = "radial-cosine"
 NUM_TRAIN, NUM_TEST = 1000, 5000
 SIZES: dict[str, Any] = {"num_latents": 3, "num_inducing": 200}
 MODELS = {"mogp": SIZES, "n-mogp": SIZES | {"num_hidden": 8, "nonlinearity": "sherf"}}
+# What the demo's N-MOGP changes: see `run`.
+DEMO_UNITS: dict[str, Any] = {"nonlinearity": SoftSquare()}
+DEMO_TRAINING: dict[str, Any] = {"start": "map", "epochs": 100, "num_starts": 4, "start_epochs": 3}
+DEMO_TRAINING |= {"learning_rate": 0.001}  # from a good start, Adam's usual steps are too large
 _LABELS = {"oracle": "oracle (true function and noise)", "least squares": "least squares (baseline)"}
 
 
@@ -74,22 +81,31 @@ def predict_oracle(train: Dataset, test: Dataset, seed: int) -> Prediction:
 
 
 def run(seed: int) -> Iterator[tuple[Row, Slice | None]]:
-    """Oracle, least squares, MOGP and N-MOGP on one data set, as each is done, the models with their slices."""
+    """Oracle, least squares, MOGP and N-MOGP on one data set, as each is done, the models with their slices.
+
+    N-MOGP has the paper's sizes, but for the paper's sherf units `SoftSquare`, and starts at maxima of the posterior
+    density. The outputs' peak at the origin is nine standard deviations high, and no row is near: sherf units saturate
+    at the nearest rows, 0.2 to 0.6 below the truth. `mogul reproduce synthetic` has the paper's units and starts, and
+    the paper's nested estimator of LL, which differs by 0.002 here and takes five times as long.
+    """
     simulator = RadialCosine()
     train, test = draw(seed).split(seed)
     rng = np.random.default_rng([seed, 1])
     direction, output = simulator.direction(1, rng), int(rng.integers(simulator.num_outputs))
-    yield _row(seed, "oracle", score([(predict_oracle(train, test, seed), test.y)], nested=True)), None
+    yield _row(seed, "oracle", score([(predict_oracle(train, test, seed), test.y)])), None
     yield _row(seed, "least squares", LeastSquares.fit(train).evaluate(test)), None
     for name, options in MODELS.items():
-        fitted = fit(train, model=name, config=config(seed), mean="paper", noise="constant", **options)
-        yield _row(seed, name, fitted.evaluate(test, nested=True), fitted), _slice(simulator, fitted, direction, output)
+        chosen, how = options, config(seed)
+        if "nonlinearity" in options:
+            chosen, how = options | DEMO_UNITS, replace(how, **DEMO_TRAINING)
+        began = time.perf_counter()
+        fitted = fit(train, model=name, config=how, mean="paper", noise="constant", **chosen)
+        seconds = time.perf_counter() - began
+        yield _row(seed, name, fitted.evaluate(test), seconds), _slice(simulator, fitted, direction, output)
 
 
-def _row(seed: int, model: str, scores: Scores, fitted: Fitted | None = None) -> Row:
-    seconds = None if fitted is None else float(sum(record.seconds for record in fitted.history.records))
-    assert scores.ll_nested is not None
-    return Row(seed, model, scores.ll_nested, scores.mrmse, scores.crps, scores.coverage[0.8], seconds)
+def _row(seed: int, model: str, scores: Scores, seconds: float | None = None) -> Row:
+    return Row(seed, model, scores.ll, scores.mrmse, scores.crps, scores.coverage[0.8], seconds)
 
 
 def _slice(simulator: RadialCosine, fitted: Fitted, direction: Float[Array, "1 D"], output: int) -> Slice:
@@ -110,12 +126,12 @@ def run_demo(num_seeds: int, folder: Path, json_file: Path | None) -> None:
     )
     rows: list[Row] = []
     slices: dict[str, Slice] = {}
-    for seed in range(num_seeds):
-        for row, line in run(seed):
+    with fixed_threads(1):  # two on busy cores may take twenty times as long as one
+        for row, line in (result for seed in range(num_seeds) for result in run(seed)):
             rows.append(row)
             if line is not None:
                 console.print(
-                    f"seed {seed}: {row.model:7s} LL {row.ll:6.2f}  MRMSE {row.mrmse:.3f}  ({row.seconds:.0f} s)"
+                    f"seed {row.seed}: {row.model:7s} LL {row.ll:6.2f}  MRMSE {row.mrmse:.3f}  ({row.seconds:.0f} s)"
                 )
                 slices.setdefault(row.model, line)
     console.print(synthetic_table(rows))

@@ -15,10 +15,9 @@ import pandas as pd
 from mogul.lab.datasets.catalogue import CATALOGUE
 from mogul.lab.experiments.declarations import EXPERIMENTS
 from mogul.lab.experiments.lines import NO_FLOOR, PAPER_METRICS, Spread, Variant, published
-from mogul.lab.experiments.record import Record
+from mogul.lab.experiments.record import METRICS as SCORES
+from mogul.lab.experiments.record import TRAINING_METRICS, Record
 from mogul.lab.experiments.request import BY_TRAJECTORY
-from mogul.lab.experiments.stored import METRICS as SCORES
-from mogul.lab.experiments.stored import TRAINING_METRICS
 from mogul.storage.atomic import write_whole
 
 # Lines of one block compete with each other.
