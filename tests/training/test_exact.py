@@ -362,7 +362,7 @@ def test_a_row_of_c_copies_has_the_weight_c_in_the_posterior(copies: np.ndarray)
     repeated = np.repeat(np.arange(NUM_ROWS), copies)
     batch = Batch.of(torch.as_tensor(x[repeated]), torch.as_tensor(y[repeated][:, None]))
     start = ExactStart.of(batch, seed=0, plane=False, robust=False)
-    generator, points = torch.Generator().manual_seed(0), start.inducing_points(100)
+    generator, points = torch.Generator().manual_seed(0), start.inducing_points(start.batch.x, 100)
     model = models.build("mogp", batch.x, 1, generator, num_latents=1, inducing_points=points, latent_mean="zero")
     start.apply(model, generator)
     at = np.linspace(-2, 2, 30)[:, None]

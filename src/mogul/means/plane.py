@@ -194,8 +194,9 @@ def generalised_least_squares(
     prior_var: Float[Tensor, "P E"],
     shape: Float[Tensor, "P"] | None = None,
     kernel: str = "rbf",
+    times: float = 1.0,
 ) -> tuple[Float[Tensor, "D P"], Float[Tensor, "P"], PlaneUncertainty]:
-    """Slopes and bias of the posterior mean w̄ = Σ HᵀV⁻¹y of a plane under a GP, and what is not known of it.
+    """Slopes and bias of the posterior mean w̄ = times Σ HᵀV⁻¹y of a plane under a GP, and what is not known of it.
 
     The arguments are those of `PlaneUncertainty.of`, and outputs: anything, be it NaN, where they are not observed.
 
@@ -208,8 +209,8 @@ def generalised_least_squares(
         >>> round(weights.item(), 3), round(bias.item(), 3)
         (2.0, 1.0)
     """
-    solved = _solve(x, observed, _Correlation(kernel, lengthscale, shape), outputscale, noise_var, prior_var)
-    known = torch.where(observed, y.double(), 0.0).T.unsqueeze(-1)
+    solved = _solve(x, observed, _Correlation(kernel, lengthscale, shape), outputscale, noise_var, prior_var, times)
+    known = times * torch.where(observed, y.double(), 0.0).T.unsqueeze(-1)
     mean = (solved.root @ (solved.root.mT @ (solved.features.mT @ known))).squeeze(-1)
     return mean[:, :-1].T.contiguous(), mean[:, -1].contiguous(), solved.uncertainty()
 

@@ -46,6 +46,9 @@ MOST_INDUCING = 600
 _IN_GROUPS = ("mogp", "gprn", "n-sbgprn")
 # The most outputs that have one latent GP each: with few rows, and with many.
 _SEPARATE_OUTPUTS, _FEW_OUTPUTS = 24, 4
+# With more rows exact GPs of some of them are tried before the steps: up to so many rows, with the number of inducing
+# points that costs about so many products for a posterior given all rows.
+_MOST_TRIED_ROWS, _TRIED_INDUCING, _TRIED_PRODUCTS = 100_000, (200, 1000), 1e11
 # The same with latent inputs; the number of inducing points that the collapsed bound is maximised with.
 _SEPARATE_LATENT, _LATENT_INDUCING = 64, 50
 
@@ -107,6 +110,25 @@ def with_defaults(
     each = MODELS if model == AUTO else members(model)
     used = {size: value for size, value in sizes.items() if any(size not in unused_options(name) for name in each)}
     return {"noise": FROM_RESIDUALS, **used, **options}
+
+
+def options_from_exact_gps(options: Mapping[str, Any], num_rows: int, num_outputs: int) -> dict[str, Any] | None:
+    """Options of the mogp that is tried where rows are many and no model was named; None if it is not.
+
+    It has a latent GP for each output, with hyperparameters of exact GPs of some rows, and the posterior given all.
+
+    >>> options_from_exact_gps({}, 5000, 2)
+    {'noise': 'residuals', 'num_latents': 2, 'num_inducing': 1000, 'kernel': 'auto'}
+    >>> options_from_exact_gps({"num_hidden": 8}, 5000, 2), options_from_exact_gps({}, 5000, 100)
+    (None, None)
+    """
+    useful = set(options) <= {"noise", "kernel", "num_inducing"}
+    if not useful or num_outputs > _SEPARATE_OUTPUTS or not FEW_ROWS < num_rows <= _MOST_TRIED_ROWS:
+        return None
+    least, most = _TRIED_INDUCING
+    affordable = math.isqrt(int(_TRIED_PRODUCTS / (2 * num_rows * num_outputs)))
+    sizes = {"num_inducing": min(max(affordable, least), most), "kernel": AUTO}
+    return {**with_defaults({}, "mogp", None, num_outputs, FEW_ROWS), **sizes, **options}
 
 
 def _latent_sizes(model: str, num_outputs: int, options: Mapping[str, Any]) -> dict[str, Any]:

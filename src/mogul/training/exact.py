@@ -55,7 +55,7 @@ def fit_exact_gp(
         rng: draws the subsets.
         relative_noise: relative noise variance of each row; ones by default.
         plane: whether a linear mean is allowed.
-        rough: whether hyperparameters from few rows are enough.
+        rough: whether to search with few rows.
         kernel: the name of a radial kernel.
         near: a GP to climb from, with this or another kernel, in place of a search.
 
@@ -106,7 +106,8 @@ def leave_one_out(
     True
     """
     relative_noise = np.ones(len(y)) if relative_noise is None else relative_noise
-    return Evidence.of(gp, x, y, relative_noise).leave_one_out(theta_of(gp))
+    with threadpool_limits(1, user_api="blas"):
+        return Evidence.of(gp, x, y, relative_noise).leave_one_out(theta_of(gp))
 
 
 def hyperparameter_spread(
@@ -116,11 +117,13 @@ def hyperparameter_spread(
     relative_noise: Float[Array, "N"],
     at: Float[Array, "M D"],
     rng: np.random.Generator,
+    times: float = 1.0,
 ) -> Float[Array, "M U"]:
     """C with C Cᵀ = J Σ Jᵀ: the covariance at these points due to uncertain hyperparameters θ.
 
     J is the Jacobian of the posterior mean, Σ the inverse Hessian of the log evidence at its maximum: the Laplace
     approximation of p(θ | y) (Kass & Steffey 1989). Without it intervals are too narrow with few rows or far from them.
+    Each of the rows stands for several (`times`).
 
     >>> x = np.linspace(-1.7, 1.7, 40)[:, None]
     >>> y, at, rng = x[:, 0] ** 2 - 1, np.array([[0.0], [4.0]]), np.random.default_rng(0)
@@ -130,7 +133,7 @@ def hyperparameter_spread(
     """
     some = rng.permutation(len(y))[:CLIMBED_ROWS] if len(y) > CLIMBED_ROWS else np.arange(len(y))
     evidence = Evidence.of(gp, x[some], y[some], relative_noise[some])
-    return evidence.spread(theta_of(gp), at, len(some) / len(y))
+    return evidence.spread(theta_of(gp), at, len(some) / (times * len(y)))
 
 
 @dataclass

@@ -23,12 +23,13 @@ from mogul.training.evidence import ExactGP
 from mogul.training.exact import REFINED_ROWS, climbed_evidence, hyperparameter_spread, leave_one_out
 from mogul.training.kernel_choice import FittedOutput, KernelChoice
 from mogul.training.part_starts import ExactSignal, rank_of, start_parts, widen_posterior
-from mogul.training.residuals import RobustGP, fit_normal_gp, fit_robust_gp
+from mogul.training.residuals import REWEIGHTED, RobustGP, fit_normal_gp, fit_robust_gp
 
 # Reference rows for the uncertainty of the linear mean; more rows hardly change it.
 _PLANE_ROWS = 400
 # Inducing points are added until the unexplained variance lowers each output's bound by less than this, in nats.
 _BOUND_LOSS = 0.05
+_CANDIDATES = 5000  # rows that may become inducing points
 _RESIDUAL_STEPS = 60  # of L-BFGS, for GPs of what a linear mean leaves
 
 
@@ -45,6 +46,7 @@ class ExactStart:
         varies: whether the noise of each output depends on the input.
         seed: seed of random subsets.
         choice: what kernel="auto" tried; None where the kernel was given.
+        times: how many rows each of these stands for.
     """
 
     gps: tuple[ExactGP, ...]
@@ -55,6 +57,7 @@ class ExactStart:
     varies: tuple[bool, ...]
     seed: int
     choice: KernelChoice | None = None
+    times: float = 1.0
 
     @staticmethod
     def of(
@@ -64,9 +67,11 @@ class ExactStart:
         plane: bool,
         robust: bool = True,
         rough: bool = False,
+        reweighted: int = REWEIGHTED,
         kernel: str = "rbf",
         known: Sequence["ExactStart"] = (),
         near: "ExactStart | None" = None,
+        times: float = 1.0,
         bar: Bar | None = None,
     ) -> "ExactStart":
         """Fit them.
@@ -76,18 +81,20 @@ class ExactStart:
             seed: seed of random subsets.
             plane: whether a linear mean is allowed.
             robust: whether outliers may have less weight; else noise is Normal.
-            rough: whether a rough fit of noise and linear mean is enough; outliers are detected but keep their weight.
+            rough: whether to search with few rows.
+            reweighted: how often GPs are fitted anew with less weight for outliers.
             kernel: the name of a radial kernel, the same for all outputs, or "auto".
             known: exact GPs of the same inputs, fitted before; those of outputs with the same values are taken over,
                 and so is what "auto" chose.
             near: exact GPs of nearly the same rows, to climb from in place of a search.
+            times: how many rows each of these stands for.
             bar: shows how far it is.
         """
         # Copies: rounding of products depends on memory alignment, which NumPy does not fix.
         precise = [part.to(torch.float64, copy=True) for part in (batch.x, batch.y)]
         rows = Batch(precise[0], precise[1], batch.observed, batch.index)
         rng = np.random.default_rng(seed)
-        fit = partial(fit_robust_gp, rough=rough) if robust else fit_normal_gp
+        fit = partial(fit_robust_gp, rough=rough, reweighted=reweighted) if robust else fit_normal_gp
         outputs = [_Output.of(rows, output) for output in range(rows.y.shape[1])]
         bar = bar or Bar(0)
         choice = next((other.choice for other in (*known, near) if other is not None), None)
@@ -119,8 +126,8 @@ class ExactStart:
         for output, (each, one) in enumerate(zip(outputs, found, strict=True)):
             relative_noise[rows.observed[:, output], output] = torch.as_tensor(one.relative_noise[each.copies])
         gps, dof, varies = (tuple(getattr(one, part) for one in found) for part in ("gp", "dof", "varies"))
-        mean = _plane(gps, rows, relative_noise, rng) if plane else None
-        return ExactStart(gps, rows, mean, relative_noise, dof, varies, seed, choice)
+        mean = _plane(gps, rows, relative_noise, rng, times) if plane else None
+        return ExactStart(gps, rows, mean, relative_noise, dof, varies, seed, choice, times)
 
     def left_out_residuals(self) -> Float[Array, "N P"]:
         """y − m of each row predicted from the others, in parts for many rows; 0 where y is missing."""
@@ -157,10 +164,12 @@ class ExactStart:
         """The head's unit for each output."""
         return torch.ones(len(self.gps), dtype=torch.float64) if self.mean is None else self.mean.scale.double()
 
-    def inducing_points(self, most: int) -> Float[Tensor, "M D"]:
-        """Rows that explain all outputs, at most `most`: see `spread_out`."""
-        x = self.batch.x.numpy()
-        return self.batch.x[torch.as_tensor(spread_out(self.gps, x, most))]
+    def inducing_points(self, x: Float[Tensor, "N D"], most: int) -> Float[Tensor, "M D"]:
+        """Rows of x that explain all outputs, at most `most`: see `spread_out`."""
+        some = x.double()
+        if len(some) > _CANDIDATES:
+            some = some[np.random.default_rng(self.seed).permutation(len(some))[:_CANDIDATES]]
+        return some[torch.as_tensor(spread_out(self.gps, some.numpy(), most))]
 
     def plane_of(self, batch: Batch) -> LinearOutputMean:
         """The least-squares linear mean of all rows, with its uncertainty from these exact GPs."""
@@ -224,7 +233,8 @@ class ExactStart:
             x, own = self.batch.x[seen].numpy(), y[seen].numpy()
             places, known, _ = distinct_rows(x, own)
             relative_noise = known * relative[seen].numpy()[places]
-            columns.append(hyperparameter_spread(gp, x[places], own[places], relative_noise, points, rng))
+            spread = hyperparameter_spread(gp, x[places], own[places], relative_noise, points, rng, self.times)
+            columns.append(spread)
         widen_posterior(model.prior, torch.as_tensor(np.stack(columns)) / self.scale.reshape(-1, 1, 1))
 
     def _signal(self, rank: int) -> ExactSignal:
@@ -347,7 +357,11 @@ class _Pivoted:
 
 
 def _plane(
-    gps: Sequence[ExactGP], rows: Batch, relative_noise: Float[Tensor, "N P"], rng: np.random.Generator
+    gps: Sequence[ExactGP],
+    rows: Batch,
+    relative_noise: Float[Tensor, "N P"],
+    rng: np.random.Generator,
+    times: float,
 ) -> LinearOutputMean:
     """Posterior of all linear means by generalised least squares; the head's unit is the residuals' scale."""
     # Rows with rarely observed outputs come first, so that those outputs' linear means have enough rows.
@@ -365,6 +379,7 @@ def _plane(
         torch.tensor(prior_var, dtype=torch.float64),
         shape=_shapes(gps),
         kernel=gps[0].family,
+        times=1.0 if times == 1.0 else times * len(rows.x) / len(some),
     )
     left = torch.where(rows.observed, rows.y - rows.x @ weights - bias, 0.0)
     scale = (left.square().sum(0) / rows.observed.sum(0).clamp_min(1)).sqrt().clamp_min(SMALLEST_RESIDUAL)

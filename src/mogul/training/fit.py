@@ -36,7 +36,15 @@ from mogul.registry import model_name
 from mogul.terminal import Bar
 from mogul.training.check import checked_by, with_check
 from mogul.training.choice import Candidates, train_candidates
-from mogul.training.defaults import FEW_ROWS, MeanChoice, default_mean, default_model, preset, with_defaults
+from mogul.training.defaults import (
+    FEW_ROWS,
+    MeanChoice,
+    default_mean,
+    default_model,
+    options_from_exact_gps,
+    preset,
+    with_defaults,
+)
 from mogul.training.kernel_choice import has_exact_gps, is_named
 from mogul.training.loop import Run
 from mogul.training.restarts import Restarts
@@ -322,7 +330,8 @@ class FitRequest:
             mean = default_mean(name, paper, choose=choose) if self.mean is None else self.mean
             units = rows.units(known.num_rows)
             asked = known, name, config, mean, self.num_inputs, options, places, self.saving, units
-            return replace(Task.of(*asked, self.transform, chain), checked=self.check and aside is None)
+            task = Task.of(*asked, self.transform, chain)
+            return replace(task, checked=self.check and aside is None, rival=self._rival(rows) if choose else None)
 
         retrain = self._grouped or (candidates.choosing and drawn) if self.retrain is None else self.retrain
         with self.saving.bar:
@@ -334,6 +343,11 @@ class FitRequest:
         if self.check and not fitted.is_latent:
             fitted = checked_by(fitted, rows.data, aside.data, self.seed)
         return fitted.calibrated(aside.data, aside.places if aside.groups is None else aside.groups, self.seed)
+
+    def _rival(self, rows: Rows) -> dict[str, Any] | None:
+        """Options of the mogp that is tried with many rows, unless the training was described."""
+        described = any(self.settings.get(name) is not None for name in _OF_STEPS) or self.objective != "elbo"
+        return None if described else options_from_exact_gps(self.options, rows.data.num_rows, rows.data.num_outputs)
 
     def _quick_fit(self, data: Dataset, chosen: Int[IntArray, "K"] | None) -> Fitted:
         """Exact GPs with constant noise of some rows, drawn at random; others are for the check."""

@@ -37,6 +37,8 @@ _MOST_ROUNDS, _FASTEST = 20, 0.9
 _TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
 # For noise that depends on x: alternations, and Adam's steps and learning rate in each.
 _ROUNDS, _STEPS, _RATE = 6, 40, 0.05
+# Rows that the noise and its correlation are fitted to, drawn at random, and the rounds where there are more.
+_NOISE_ROWS, _FEWER_ROUNDS = 2500, 2
 # For the correlation of outputs.
 _MOST_FACTORS, _MOST_STEPS = 6, 100
 _NUM_SCALES = 256  # draws of the noise variance, for the probability of a residual
@@ -123,20 +125,21 @@ def alternate(model: Model, batch: Batch, generator: torch.Generator) -> None:
 
     Given the signal's moments, Adam trains the noise. Given the noise, a row observes its output with the precision
     −2 ∂E log p(y | f)/∂v of the Normal tangent to the likelihood (E λ/σ² for a scale mixture), and q(u) has a closed
-    form.
+    form, given all rows; of many rows, some stand for all when the noise is trained.
     """
     assert isinstance(model.prior, IndependentGPs)
-    target = model.mean.residual(batch.y, batch.x).detach()
+    some = _some(batch, generator)
+    rows, targets = (model.mean.residual(part.y, part.x).detach() for part in (some, batch))
     parameters = list(model.head.noise.parameters())
     optimiser = torch.optim.Adam(parameters, lr=_RATE)
-    for _ in range(_ROUNDS):
-        signal = signal_of(model, batch, generator)
+    for _ in range(_ROUNDS if some is batch else _FEWER_ROUNDS):
+        signal = signal_of(model, some, generator)
         for _ in range(_STEPS):
             optimiser.zero_grad()
-            loss = -_noise_objective(model, batch, target, signal, generator) / len(batch)
+            loss = -_noise_objective(model, some, rows, signal, generator, len(batch) / len(some)) / len(batch)
             loss.backward()  # type: ignore[no-untyped-call]  # torch's own
             optimiser.step()
-        set_posterior(model.prior, batch.x, target, precision_of(model, batch, target, signal, generator))
+        set_posterior(model.prior, batch.x, targets, _precisions(model, batch, targets, generator))
 
 
 def signal_of(model: Model, batch: Batch, generator: torch.Generator) -> Marginals:
@@ -145,13 +148,39 @@ def signal_of(model: Model, batch: Batch, generator: torch.Generator) -> Margina
         return model.head.moments(model.prior(batch.x, 1, generator), batch.x, generator)
 
 
+def _some(batch: Batch, generator: torch.Generator) -> Batch:
+    """Rows drawn at random where they are many; else all."""
+    if len(batch) <= _NOISE_ROWS:
+        return batch
+    return batch.rows(torch.randperm(len(batch), generator=generator)[:_NOISE_ROWS].sort().values)
+
+
+def _precisions(
+    model: Model, batch: Batch, target: Float[Tensor, "N P"], generator: torch.Generator
+) -> Float[Tensor, "N P"]:
+    """`precision_of` all rows, piece by piece."""
+    pieces = list(batch.pieces(_NOISE_ROWS))
+    targets = torch.split(target, [len(piece) for piece in pieces])
+    return torch.cat(
+        [
+            precision_of(model, piece, own, signal_of(model, piece, generator), generator)
+            for piece, own in zip(pieces, targets, strict=True)
+        ]
+    )
+
+
 def _noise_objective(
-    model: Model, batch: Batch, target: Float[Tensor, "N P"], signal: Marginals, generator: torch.Generator
+    model: Model,
+    batch: Batch,
+    target: Float[Tensor, "N P"],
+    signal: Marginals,
+    generator: torch.Generator,
+    times: float,
 ) -> Float[Tensor, ""]:
-    """The terms of the ELBO that depend on the noise."""
+    """The terms of the ELBO that depend on the noise; each of these rows stands for several."""
     noise = model.head.noise
     ell = noise(batch.x, generator).expected_log_density(target, batch.observed, signal).sum()
-    objective: Tensor = ell - noise.kl() + noise.log_prior()
+    objective: Tensor = times * ell - noise.kl() + noise.log_prior()
     return objective
 
 
@@ -169,7 +198,7 @@ def precision_of(
 def correlate(model: Model, batch: Batch, generator: torch.Generator) -> None:
     """Set the noise correlation of a solved model, if leave-one-out residuals are correlated."""
     if batch.y.shape[1] > 1 and model.head.noise.solved_by_exact_gps:
-        loadings = fit_loadings(NormalScores.of(model, batch, generator))
+        loadings = fit_loadings(NormalScores.of(model, _some(batch, generator), generator))
         if loadings.shape[1]:
             model.head.correlation = NoiseCorrelation(loadings.to(batch.x))
 

@@ -4,6 +4,7 @@ Outputs are a linear map of a few latent functions. Features start nearly linear
 their inverse; q(u), in closed form given the rest, then corrects for the nonlinearity.
 """
 
+import math
 from dataclasses import dataclass
 from functools import singledispatch
 
@@ -28,6 +29,8 @@ _LINEAR = 4.0
 _NUM_ROUNDS, _NUM_SWEEPS = 5, 2
 _STEP = 1e-2  # finite difference in a latent function
 _SAME = 1e-4  # tolerance on changes of q(u)
+# Rows at once in sums over all rows: the memory does not grow with their number.
+_ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -359,9 +362,12 @@ def set_posterior(
     weight: Float[Tensor, "N L"],
 ) -> None:
     """Set q(v) of each latent GP to its optimum, if row n observes f + N(0, 1/weight): see `closed_form`."""
-    rows = x.to(prior.variational_mean)
-    gap = (target - prior.mean(rows)).T.double()
-    mean, root = closed_form(prior.whitened_cross(rows).double(), gap, weight.T.double())
+    rows, precision, information = x.to(prior.variational_mean), torch.zeros(()), torch.zeros(())
+    for piece in torch.arange(len(rows)).tensor_split(math.ceil(len(rows) / _ROWS_AT_ONCE)):
+        gap = (target[piece] - prior.mean(rows[piece])).T.double()
+        sums = _sums(prior.whitened_cross(rows[piece]).double(), gap, weight[piece].T.double())
+        precision, information = precision + sums[0], information + sums[1]
+    mean, root = _posterior(precision, information)
     prior.variational_mean.copy_(mean)
     prior.variational_root.copy_(root)
 
@@ -381,11 +387,24 @@ def closed_form(
 
     With A = K_zz^{-1/2} K_zx and B = I + A W Aᵀ, q(v) = N(B⁻¹ A W gap, B⁻¹).
     """
+    return _posterior(*_sums(cross, gap, weight))
+
+
+def _sums(
+    cross: Float[Tensor, "*K M N"], gap: Float[Tensor, "*L N"], weight: Float[Tensor, "*L N"]
+) -> tuple[Float[Tensor, "*L M M"], Float[Tensor, "*L M"]]:
+    """A W Aᵀ and A W gap, which add up over rows."""
     weighted = cross * weight.unsqueeze(-2)
-    precision = weighted @ cross.mT
+    return weighted @ cross.mT, (weighted @ gap.unsqueeze(-1)).squeeze(-1)
+
+
+def _posterior(
+    precision: Float[Tensor, "*L M M"], information: Float[Tensor, "*L M"]
+) -> tuple[Float[Tensor, "*L M"], Float[Tensor, "*L M M"]]:
+    """Mean and root of q(v), given A W Aᵀ and A W gap."""
     precision.diagonal(dim1=-2, dim2=-1).add_(1.0)
     factor = torch.linalg.cholesky(precision)
-    mean = torch.cholesky_solve(weighted @ gap.unsqueeze(-1), factor).squeeze(-1)
+    mean = torch.cholesky_solve(information.unsqueeze(-1), factor).squeeze(-1)
     return mean, torch.linalg.cholesky(torch.cholesky_inverse(factor))
 
 

@@ -18,7 +18,7 @@ _HEAVY_GAIN = 4.0
 _DEPENDENT = 5.0
 _NUM_ORDERS, _MOST_ROWS = 50, 1000
 _LEAST_DOF, _MOST_DOF = 3.0, 200.0  # with fewer, the variance is far larger than typical squared residuals
-_REWEIGHTED = 3
+REWEIGHTED = 3  # times that outliers have less weight, and the GP is fitted anew
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,7 @@ def fit_robust_gp(
     *,
     plane: bool,
     rough: bool = False,
+    reweighted: int = REWEIGHTED,
     kernel: str = "rbf",
     near: ExactGP | None = None,
 ) -> RobustGP:
@@ -130,11 +131,11 @@ def fit_robust_gp(
     residual = _residuals(gp, x, y, known * relative, rng)
     tails = fit_student_t(residual)
     heavy = tails.is_heavy
-    for repeat in range(0 if rough or not heavy else _REWEIGHTED):
+    for repeat in range(reweighted if heavy else 0):
         relative = 1 / tails.weight(residual)
         # Without the first outliers another signal may show, but with many inputs a search takes long; after that,
         # weights change little.
-        last = None if near is None and not repeat and x.shape[1] <= MOST_INPUTS else gp
+        last = None if near is None and not (repeat or rough) and x.shape[1] <= MOST_INPUTS else gp
         gp = fit_exact_gp(x, y, rng, known * relative, plane=plane, kernel=kernel, near=last)
         residual = _residuals(gp, x, y, known * relative, rng)
         tails = fit_student_t(residual)
@@ -168,9 +169,10 @@ def _residuals(
 ) -> Float[Array, "N"]:
     """Leave-one-out residuals over their standard deviations for weight 1; in parts for many rows."""
     result = np.empty(len(y))
+    least = np.finfo(np.float64).tiny
     for part in np.array_split(rng.permutation(len(y)), math.ceil(len(y) / REFINED_ROWS)):
         gap, var = leave_one_out(gp, x[part], y[part], relative[part])
-        result[part] = gap / np.sqrt(var + gp.noise_var * (1 - relative[part]))
+        result[part] = gap / np.sqrt(np.maximum(var + gp.noise_var * (1 - relative[part]), least))
     return result
 
 

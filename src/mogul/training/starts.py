@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -36,8 +37,8 @@ from mogul.objective import Analytic
 from mogul.terminal import Bar
 from mogul.training.check import is_of, left_out_rows, predicted_rows
 from mogul.training.checkpoint import Checkpoint, identity_of
-from mogul.training.defaults import MOST_INDUCING, MeanChoice, MeanName
-from mogul.training.exact import CLIMBED_ROWS
+from mogul.training.defaults import FEW_ROWS, MOST_INDUCING, MeanChoice, MeanName
+from mogul.training.exact import CLIMBED_ROWS, REFINED_ROWS
 from mogul.training.exact_start import ExactStart
 from mogul.training.kernel_choice import NamedStart, has_exact_gps, is_named
 from mogul.training.latent_start import LatentStart
@@ -90,6 +91,7 @@ class Task:
         checked: whether to predict rows that were not trained on, for the check.
         spared: places of rows that are neither trained on nor validated.
         autoregressive: whether outputs may be a chain: "auto" for incomplete ones where the evidence says so, or all.
+        rival: options of a mogp from exact GPs of some rows, to be tried before this model; None for none.
     """
 
     data: Dataset
@@ -111,6 +113,7 @@ class Task:
     checked: bool = False
     spared: Int[IntArray, "C"] | None = None
     autoregressive: Autoregressive = False
+    rival: Options | None = None
 
     @staticmethod
     def of(
@@ -342,14 +345,21 @@ class Task:
         if self._starts_exact(options):
             # With Normal noise of one variance, downweighted rows would leave that variance too small.
             robust = options.get("noise", "constant") != "constant"
-            bar = self.saving.bar
-            return ExactStart.of(
-                batch, seed, plane=plane, robust=robust, kernel=kernel, known=known, near=near, bar=bar
-            )
+            fit = partial(ExactStart.of, seed=seed, plane=plane, robust=robust, kernel=kernel, bar=self.saving.bar)
+            if len(batch) <= FEW_ROWS:
+                return fit(batch, known=known, near=near)
+            times = len(batch) / REFINED_ROWS
+            return fit(self._some(batch, REFINED_ROWS), rough=True, reweighted=1, times=times)
         if self.latent or (options.get("noise") != FROM_RESIDUALS and not plane and not auto):
             return None
-        some = torch.randperm(len(batch), generator=torch.Generator().manual_seed(seed))[:CLIMBED_ROWS]
-        return ExactStart.of(batch.rows(some), seed, plane=plane, rough=True, kernel=kernel, bar=self.saving.bar)
+        some = self._some(batch, CLIMBED_ROWS)
+        return ExactStart.of(some, seed, plane=plane, rough=True, reweighted=0, kernel=kernel, bar=self.saving.bar)
+
+    def _some(self, batch: Batch, number: int) -> Batch:
+        """Rows drawn at random."""
+        return batch.rows(
+            torch.randperm(len(batch), generator=torch.Generator().manual_seed(self.config.seed))[:number]
+        )
 
     def _found(
         self, batch: Batch, options: Options, exact: ExactStart | None, regressor: RegressorMean | None
@@ -365,7 +375,7 @@ class Task:
             found["output_mean"] = exact.mean if self._starts_exact(options) else exact.plane_of(batch)
         if exact is not None and self._starts_exact(options):
             most = options.get("num_inducing") or MOST_INDUCING
-            found["inducing_points"] = exact.inducing_points(most)
+            found["inducing_points"] = exact.inducing_points(batch.x, most)
         return found
 
     def _noises(self, options: Options, exact: ExactStart | None) -> tuple[tuple[str, ...], bool]:
@@ -376,7 +386,8 @@ class Task:
             return ("constant",), False
         bound = self.config.objective == "elbo"
         if bound and self._starts_exact(options) and exact.solves(self._build_small("constant", options)):
-            return exact.noises, self.scaling.chain is None
+            noises = exact.noises if exact.times == 1.0 else exact.noises[-1:]
+            return noises, self.scaling.chain is None
         # Trained by gradient steps: noise depends on x where rows are many, or where the objective needs it.
         varying = self.config.objective == "balanced" or not self._starts_exact({})
         return (exact.varying_noise if varying else exact.noises[-1],), False
@@ -414,7 +425,7 @@ class Task:
                 start_at.apply(built, generator)
                 if self._is_solved(start_at, built):
                     self.saving.bar.stage("noise")
-                    if built.head.noise.varies:
+                    if built.head.noise.varies or start_at.times > 1.0:
                         alternate(built, batch, generator)
                     if correlated:
                         correlate(built, batch, generator)
