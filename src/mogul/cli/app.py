@@ -26,6 +26,7 @@ from mogul.cli.options import (
     Noise,
     Objective,
     Precision,
+    Quiet,
     Restarts,
     Seed,
     Targets,
@@ -167,7 +168,7 @@ def fit(
         bool,
         typer.Option("--quick", help="A first answer in seconds, by 200 rows at random, marked as such."),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
     force: Force = False,
     imports: Imports = None,
     json_: Json = False,
@@ -252,6 +253,7 @@ def predict(
     jobs: Jobs = None,
     seed: Seed = 0,
     max_memory: MaxMemory = None,
+    quiet: Quiet = False,
     force: Force = False,
     imports: Imports = None,
     json_: Json = False,
@@ -280,11 +282,13 @@ def predict(
         require_csv("--out", out)
         require_new_file(out, force, "predictions.csv", data, model)
     use_cores(jobs)
-    from mogul.cli.predict import predict_file, write_predictions
-    from mogul.data.sources.table import memory_limit
+    with Bar(0 if quiet else 2) as bar:
+        bar.stage("loading")
+        from mogul.cli.predict import predict_file, write_predictions
+        from mogul.data.sources.table import memory_limit
 
-    with memory_limit(max_memory):
-        predictions = predict_file(model, data, columns, wanted, seed, coverage, known, kept)
+        with memory_limit(max_memory):
+            predictions = predict_file(model, data, columns, wanted, seed, coverage, known, kept, bar)
     if decimals is not None:
         predictions = predictions.rounded(decimals)
     if out != STANDARD_OUTPUT:
@@ -306,6 +310,7 @@ def evaluate(
     long: Long = None,
     seed: Seed = 0,
     max_memory: MaxMemory = None,
+    quiet: Quiet = False,
     imports: Imports = None,
     json_: Json = False,
 ) -> None:
@@ -320,12 +325,14 @@ def evaluate(
     wanted = None if targets is None else listed(targets, "--targets")
     require_seed(seed)
     require_gibibytes(max_memory)
-    reading = reading_of(long)
-    from mogul.cli.evaluate import evaluate_file, evaluation_tables
-    from mogul.data.sources.table import memory_limit
+    with Bar(0 if quiet else 2) as bar:
+        bar.stage("loading")
+        reading = reading_of(long)
+        from mogul.cli.evaluate import evaluate_file, evaluation_tables
+        from mogul.data.sources.table import memory_limit
 
-    with memory_limit(max_memory):
-        evaluation = evaluate_file(model, data, given, wanted, seed, reading)
+        with memory_limit(max_memory):
+            evaluation = evaluate_file(model, data, given, wanted, seed, reading, bar)
     give(evaluation.to_json(), evaluation_tables(evaluation), json_)
 
 
@@ -348,7 +355,9 @@ def show(
     from mogul.cli.show import importance_of, importance_table, model_table, show_file
 
     card = show_file(model)
-    found = importance_of(model) if importance else None
+    with Bar(2 if importance else 0) as bar:
+        bar.stage("importance of inputs")
+        found = importance_of(model) if importance else None
     if found is None:
         give(card.to_json(), [model_table(card)], json_)
     else:
@@ -396,13 +405,16 @@ def export(
         raise ConfigError(f"FILE must end in .onnx; got {out}. Try {out.with_suffix('.onnx')}.")
     if not verify:
         require_new_file(out, force, "model.onnx", model)
-    from mogul.cli.export import export_file, verify_file
-    from mogul.fitted.onnx_file import Settings
+    with Bar(2) as bar:
+        bar.stage("loading")
+        from mogul.cli.export import export_file, verify_file
+        from mogul.fitted.onnx_file import Settings
 
-    if verify:
-        done = verify_file(model, out, source, columns)
-    else:
-        done = export_file(model, out, Settings(wanted, jacobian, precision))
+        bar.stage("comparing the program with the model" if verify else "writing the program")
+        if verify:
+            done = verify_file(model, out, source, columns)
+        else:
+            done = export_file(model, out, Settings(wanted, jacobian, precision))
     give(done.to_json(), done.lines, json_)
 
 
@@ -453,7 +465,7 @@ def compare(
     seed: Seed = 0,
     html: Annotated[Path | None, typer.Option(help="Also write a report, one HTML file, here.")] = None,
     max_memory: MaxMemory = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
     force: Force = False,
     imports: Imports = None,
     json_: Json = False,
