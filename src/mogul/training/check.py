@@ -144,6 +144,17 @@ def checked_by(fitted: Fitted, train: Dataset, aside: Dataset, seed: int, how: s
     return replace(fitted, unseen=None, check=_check(unseen, test, *_baselines(train, test), in_order))
 
 
+def spare_rows(data: Dataset, units: Int[IntArray, "N"], seed: int) -> tuple[Dataset, Dataset | None]:
+    """Most rows, and a fifth of them that are spared for a check, whole units; None where some output needs all."""
+    distinct, unit = np.unique(units, return_inverse=True)
+    count = max(len(distinct) // 5, min(_FEWEST_ROWS, len(distinct) // 2))
+    is_spared = (np.random.default_rng(seed).permutation(len(distinct)) < count)[unit.ravel()]
+    rest, spared = data.rows(np.flatnonzero(~is_spared)), data.rows(np.flatnonzero(is_spared))
+    if spared.num_rows < _FEWEST_ROWS or np.isnan(spared.y).all() or np.isnan(rest.y).all(axis=0).any():
+        return data, None
+    return rest, spared
+
+
 def has_order(data: Dataset) -> bool:
     """Whether rows follow each other in time: a date is among the inputs, or neighbours are alike."""
     columns = () if data.encoding is None else data.encoding.columns
