@@ -98,8 +98,8 @@ def fit(
 
     Args:
         X: inputs (N, D) in their own units: an array, a tensor or a DataFrame of pandas or polars, with Y beside it;
-            a DataFrame or the path of a table (`mogul.data.sources.formats.READERS`) whose outputs `targets` names; a
-            `mogul.Dataset`, which has both; None for a model with latent inputs.
+            a DataFrame, the path of a table (`mogul.data.sources.formats.READERS`), or an xarray Dataset or DataArray,
+            whose outputs `targets` names; a `mogul.Dataset`, which has both; None for a model with latent inputs.
         Y: outputs (N, P), or (N,) for one, where NaN is a missing value.
         model: one of `mogul.models.names()`; those that end in `-lvm` ignore any inputs of the data. Several names,
             "mogp+n-sbgprn", make a mixture: each is trained, and predictions are the mixture of theirs. "auto" trains
