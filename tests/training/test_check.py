@@ -1,5 +1,7 @@
 """The check of a fit: each row predicted from the others, rows held out, or a second fit."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -149,6 +151,8 @@ def test_a_model_is_five_lines():
     lines = repr(mogul.fit(data)).splitlines()
     assert len(lines) == 5
     assert lines[1:3] == ["Trained on 40 rows, exact GPs", "Checked on 40 rows, each predicted from the others"]
+    assert re.fullmatch(r"R² y0 [01]\.\d\d, y1 [01]\.\d\d; 95 % bands hold \d+ %, \d+ % of the values", lines[3])
+    assert re.fullmatch(r"RMSE [\d.]+, [\d.]+; of least squares [\d.]+, [\d.]+; of the mean [\d.]+, [\d.]+", lines[4])
     assert "Not checked" in str(mogul.fit(data, check=False))
 
 

@@ -643,14 +643,16 @@ def summary_lines(fitted: Fitted) -> list[str]:
     ]
     if fitted.check is None:
         return [*lines, "Not checked at rows that it was not trained on"]
-    sides = fitted.check.model, fitted.check.least_squares
-    own, line = ([each.r2 for each in side if each.r2 is not None][:_SHOWN] for side in sides)
-    bands = ", ".join(f"{100 * each.in_band:.0f} %" for each in sides[0][:_SHOWN] if each.in_band is not None)
+    check = fitted.check
+    sides = check.model, check.least_squares, check.mean
+    r2 = ", ".join(f"{each.name} {each.r2:.2f}" for each in check.model[:_SHOWN] if each.r2 is not None)
+    bands = ", ".join(f"{100 * each.in_band:.0f} %" for each in check.model[:_SHOWN] if each.in_band is not None)
+    errors = [", ".join(f"{each.rmse:.3g}" for each in side[:_SHOWN] if each.rmse is not None) for side in sides]
     return [
         *lines,
-        f"Checked on {fitted.check.rows_words}",
-        f"R² {', '.join(f'{r2:.2f}' for r2 in own)}; of least squares {', '.join(f'{r2:.2f}' for r2 in line)}",
-        f"95 % bands hold {bands} of the values",
+        f"Checked on {check.rows_words}",
+        f"R² {r2}; 95 % bands hold {bands} of the values",
+        f"RMSE {errors[0]}; of least squares {errors[1]}; of the mean {errors[2]}",
     ]
 
 
