@@ -41,6 +41,7 @@ def test_least_squares_and_the_mean_are_always_there(run):
     assert verdict is not None, outcome.out
     assert len(re.findall(r"^fold \d of 2: .* LL ", outcome.err, re.M)) == 4
     assert "Compare  mogp, extra trees, least squares, mean on 2 folds of 30 rows: about 10 seconds" in outcome.err
+    assert "Compare  about 10 seconds more" in outcome.err
     assert outcome.err.count("no effect on mogp, which exact GPs solve here; got epochs=1. Leave them out") == 1
     page = Path("new/page.html").read_text(encoding="utf-8")
     assert verdict.group() in page

@@ -126,6 +126,9 @@ def test_words_for_a_manager_follow_the_scores():
     assert "errors of mogp were 75 % smaller than those of always saying the mean" in told
     assert "50 % smaller than those of a straight line; 95 of 100 true values were inside its 95 % bands" in told
     assert told.endswith("as it should be.")
+    assert words(0.5, 0.4, 1.0).endswith(
+        "Errors of least squares were 20 % smaller than its own, with less telling bands."
+    )
     assert words(0.25, 0.5, 1.0, inside=0.34).endswith(
         "34 of 100 true values were inside its 95 % bands, so they are too narrow."
     )

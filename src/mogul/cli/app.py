@@ -569,7 +569,7 @@ def _folds(text: str) -> tuple[int, bool]:
     ((3, False), (5, True), (4, True))
     """
     kind, _, number = text.rpartition(":") if ":" in text else (text, "", "5") if text == "time" else ("", "", text)
-    if kind not in ("", "time") or not number.isdecimal():
+    if kind not in ("", "time") or not number.removeprefix("-").isdecimal():
         raise ConfigError(f"--folds must be a number, time or time:NUMBER; got {text!r}. Try --folds 5.")
     require_least("--folds", int(number), 2)
     return int(number), kind == "time"

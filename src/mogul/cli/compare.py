@@ -1,6 +1,7 @@
 """`mogul compare`: which of models, rivals, least squares and the mean to use, by cross-validation on a table."""
 
 import shlex
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -116,9 +117,9 @@ def compare_file(
     table, columns = reading.select(read_table(path), targets, inputs, groups)
     labels = columns.labels(table)
     data = columns.data(table)
-    time, together = None, None
+    order, together = None, None
     if by_time:
-        time, times = _times(data)
+        order, times = _times(data)
         splits = time_folds(times, num_folds)
         together = np.zeros(data.num_rows, dtype=np.int64)
         for number, (_, held_out) in enumerate(splits):
@@ -134,7 +135,15 @@ def compare_file(
     if models is None:
         models = _suited(default, max(len(kept) for kept, _ in splits))
     say(_plan(data, models, rivals, splits))
-    board = compare(data, models, splits, request, on_trial, rivals, together)
+    started = time.perf_counter()
+
+    def note(split: int, trial: Trial) -> None:
+        on_trial(split, trial)
+        if split == 0 and trial.label == MEAN:  # the last of the first fold
+            first, rest = (estimated_seconds(data, models, rivals, part) for part in (splits[:1], splits[1:]))
+            say(f"Compare  {time_in_words((time.perf_counter() - started) * rest / first)} more")
+
+    board = compare(data, models, splits, request, note, rivals, together)
     return Comparison(
         source=str(path),
         num_rows=data.num_rows,
@@ -143,7 +152,7 @@ def compare_file(
         missing_share=data.num_missing / data.y.size,
         num_folds=num_folds,
         groups=groups,
-        time=time,
+        time=order,
         kernel=request.options.get("kernel"),
         objective=request.objective,
         epochs=request.settings.get("epochs"),

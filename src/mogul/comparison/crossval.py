@@ -33,6 +33,7 @@ TIE = 0.05  # nats per row: smaller differences are ties
 # Bands of 95 % whose share of the truth is this near to it are called right, or nearer than two standard errors.
 _BAND, _FAIR = 0.95, 0.035
 _REPEATS = 5  # of importances
+_SMALLER = 0.03  # errors that are smaller by this share are worth a word
 _EQUAL = 0.005  # errors whose ratio is that near to 1 are called equal
 
 Split = tuple[IntArray, IntArray]
@@ -160,9 +161,15 @@ class Leaderboard:
         if used is not line:
             others += f" and {_ratio(used.mrmse, line.mrmse)} those of a straight line"
         inside = 100 * used.coverage[_BAND]
+        nearest = min(self.entries, key=lambda entry: entry.mrmse)
+        also = ""
+        if nearest.mrmse < (1 - _SMALLER) * used.mrmse:
+            also = (
+                f" Errors of {nearest.label} were {_ratio(nearest.mrmse, used.mrmse)} its own, with less telling bands."
+            )
         return (
             f"On rows that it had not seen, errors of {name} were {others}; {inside:.0f} of 100 true "
-            f"values were inside its {100 * _BAND:.0f} % bands, {_bands_in_words(used)}."
+            f"values were inside its {100 * _BAND:.0f} % bands, {_bands_in_words(used)}.{also}"
         )
 
 
