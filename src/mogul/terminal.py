@@ -104,6 +104,7 @@ class Bar:
         self._ended: threading.Event | None = None
         self._depth, self._began, self._last = 0, 0.0, 0.0
         self._label, self._status, self._done, self._total = "", "", 0, 0
+        self._chapter = ""
 
     def __enter__(self) -> "Bar":
         self._depth += 1
@@ -137,6 +138,10 @@ class Bar:
             self._ended.set()
         self._drawn = self._log = self._ended = None
 
+    def chapter(self, label: str) -> None:
+        """Name something whose stages follow, and are shown after it; empty ends it."""
+        self._chapter, self._label, self._total = label, "", 0
+
     def stage(self, label: str, total: int = 1, done: int = 0) -> None:
         """Begin something that is done `total` times."""
         self._label, self._total, self._done, self._status = label, total, done, ""
@@ -151,7 +156,7 @@ class Bar:
     def words(self) -> str:
         """What is being done now."""
         count = f" {min(self._done + 1, self._total)} of {self._total}" if self._total > 1 else ""
-        return f"{self._label}{count}"
+        return ": ".join(part for part in (self._chapter, f"{self._label}{count}") if part)
 
     def _show(self) -> None:
         if self._drawn is not None:
@@ -163,7 +168,7 @@ class Bar:
 
     def _say(self, period: float) -> None:
         now, log = time.monotonic(), self._log
-        if log is not None and self._label and now - self._last >= period:
+        if log is not None and self.words and now - self._last >= period:
             self._last = now
             parts = f"{now - self._began:.0f} s", self.words, self._status
             print(one_line("  ".join(part for part in parts if part)), file=log, flush=True)

@@ -91,7 +91,10 @@ def test_debug_shows_where_it_happened(run, failing, arguments):
             "--calibrate must be a valid number; got 'x'. Try mogul",
         ),
         (("predict", "m", "t.csv", "--coverage", ""), "--coverage must be a valid number; got ''. Try mogul predict"),
-        (("compare", "t.csv", "--targets", "a", "--folds", "x\ny"), "--folds must be a valid integer; got 'x\\ny'."),
+        (
+            ("compare", "t.csv", "--targets", "a", "--folds", "x\ny"),
+            "--folds must be a number, time or time:NUMBER; got 'x\\ny'.",
+        ),
         (("fti",), "Did you mean 'fit'? Try mogul --help."),
         (("show", "a", "b"), "Try mogul show --help."),
     ],

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 from tests.helpers.terminal import assert_refused, command
 
+from mogul.data import Dataset
 from mogul.errors import NumericalError
+from mogul.fitted.fitted import Fitted
 from mogul.training import FitRequest
 
 HOSTILE = "<script>alert(1)</script>"
@@ -37,10 +39,21 @@ def test_least_squares_and_the_mean_are_always_there(run):
         r"^mogp is the best: least squares is 0\.\d+ ± 0\.\d+ nats per row behind\.$", outcome.out, re.M
     )
     assert verdict is not None, outcome.out
-    assert outcome.err.count("fold") == 4
+    assert len(re.findall(r"^fold \d of 2: .* LL ", outcome.err, re.M)) == 4
+    assert "Compare  mogp, extra trees, least squares, mean on 2 folds of 30 rows: about 10 seconds" in outcome.err
+    assert "Compare  about 10 seconds more" in outcome.err
     assert outcome.err.count("no effect on mogp, which exact GPs solve here; got epochs=1. Leave them out") == 1
     page = Path("new/page.html").read_text(encoding="utf-8")
     assert verdict.group() in page
+    words = re.search(
+        r"^On rows that it had not seen, errors of mogp were \d+ % smaller .* bands, .*$", outcome.out, re.M
+    )
+    assert words is not None, outcome.out
+    for part in (words.group(), "Each output, in its own units", "predicted against true", "Which inputs matter"):
+        assert part in page
+    assert "mogp on 30 rows held out:" in outcome.out
+    command = [f"Next: mogul fit t.csv --targets '{HOSTILE}'", "--out t.mogul"]
+    assert all(part in outcome.out for part in command), outcome.out
     assert HOSTILE not in page
     assert "&lt;script&gt;" in page
     assert not re.search(r"(src|href)=|@import|url\(", page), "a page of its own needs nothing from elsewhere"
@@ -92,6 +105,36 @@ def test_whole_groups_may_be_held_out(run):
     assert_refused(run("--groups", "run", "--folds", "7"), "at most the number of groups, 6; got 7", "Try 5")
     assert_refused(run("--groups", "rnu"), "--groups must name columns", "Did you mean 'run'?")
     assert_refused(run("--objective", "largest"), "objective must be one of elbo, balanced, predictive")
+
+
+def test_models_can_be_trained_on_the_past(run, monkeypatch: pytest.MonkeyPatch):
+    """Rows are in order of the date among the inputs, wherever they are in the file."""
+    table = pd.read_csv("t.csv").assign(day=pd.date_range("2024-01-01", periods=30).astype(str))
+    table.sample(frac=1, random_state=0).to_csv("t.csv", index=False)
+    asked = []
+    whole = FitRequest.fit
+
+    def note(self: FitRequest, data: Dataset) -> Fitted:
+        asked.append(data.x[:, 2].max() if data.num_inputs > 2 else None)
+        return whole(self, data)
+
+    monkeypatch.setattr(FitRequest, "fit", note)
+    content = json.loads(run("--folds", "time:2", "--json").out)
+    assert (content["time"], content["num_folds"]) == ("day", 2)
+    assert asked == [9.0, 19.0]  # days of training
+    assert [each["num_known"] for each in content["entries"][0]["outputs"]] == [20]
+    outcome = run("--folds", "time:2", "--inputs", "a,b", "--html", "page.html")
+    assert "2 parts predicted from the past" in " ".join(outcome.out.split())
+    assert "2 parts, by the order of rows; each is predicted from all rows before it" in Path("page.html").read_text()
+    assert_refused(run("--folds", "time:30"), "fewer than the different times, 30; got 30", "Try 5")
+    assert_refused(run("--folds", "tme"), "--folds must be a number, time or time:NUMBER; got 'tme'", "Try --folds 5")
+    assert_refused(run("--folds", "time", "--groups", "b"), "got both, b too", "Leave one out")
+
+
+def test_without_models_their_number_suits_that_of_rows(run, monkeypatch: pytest.MonkeyPatch, capsys):
+    call = command(monkeypatch, capsys, "compare", "t.csv", "--targets", HOSTILE)
+    labels = {each["label"] for each in json.loads(call("--folds", "2", "--json").out)["entries"]}
+    assert labels == {"mogp", "extra trees", "least squares", "mean"}
 
 
 def test_a_mixture_and_a_choice_may_compete(run):

@@ -14,8 +14,10 @@ from mogul.comparison.crossval import (
     compare,
     folds,
     group_folds,
+    time_folds,
 )
 from mogul.comparison.rivals import LeastSquares
+from mogul.core.check import OutputScores
 from mogul.data import Dataset
 from mogul.errors import ConfigError, DataError, NumericalError
 from mogul.training import FitRequest
@@ -39,6 +41,18 @@ def test_every_row_is_held_out_once():
     for train, test in splits:
         np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(11))
     assert not np.array_equal(splits[0][1], folds(11, 4, seed=2)[0][1])
+
+
+def test_folds_of_time_learn_from_the_past_alone():
+    times = np.random.default_rng(0).permutation(np.repeat(np.arange(12.0), 2))
+    splits = time_folds(times, 3)
+    assert len(splits) == 3
+    for train, test in splits:
+        assert times[train].max() < times[test].min()
+    held_out = np.concatenate([test for _, test in splits])
+    np.testing.assert_array_equal(np.sort(times[held_out]), np.repeat(np.arange(3.0, 12.0), 2))
+    with pytest.raises(ConfigError, match="fewer than the different times, 12; got 12"):
+        time_folds(times, 12)
 
 
 @pytest.mark.parametrize("number", [1, 0, 12])
@@ -71,6 +85,55 @@ def test_gaps_are_between_the_same_rows_and_the_best_comes_first():
         assert math.isfinite(each.behind_error)
     assert board[MEAN].behind_error < math.hypot(board[MEAN].ll_error, best.ll_error)
     assert board[MEAN].mrmse == pytest.approx(1.0, abs=0.2)
+
+
+def test_each_output_is_scored_in_its_own_units():
+    rows = data()
+    rows.y[3, 1] = np.nan
+    board = compare(rows, [], folds(40, 4, seed=0), QUICK)
+    for label in (LEAST_SQUARES, MEAN):
+        unseen, scores = board.unseen[label], board[label].outputs
+        assert [each.num_known for each in scores] == [40, 39]
+        error = unseen.mean - rows.y[unseen.places]
+        np.testing.assert_allclose([each.rmse for each in scores], np.sqrt(np.nanmean(error**2, axis=0)))
+    # Predictions of a row are those of the fold that held it out.
+    train, test = folds(40, 4, seed=0)[2]
+    at = np.searchsorted(np.sort(board.unseen[MEAN].places), test)
+    ordered = board.unseen[MEAN].mean[np.argsort(board.unseen[MEAN].places)]
+    np.testing.assert_allclose(ordered[at], np.tile(np.nanmean(rows.y[train], axis=0), (len(test), 1)))
+
+
+def test_importance_names_the_input_that_matters():
+    rows = data(60)
+    rows.y = np.sin(4 * rows.x[:, :1]) * [1.0, 2.0] + 0.01 * np.random.default_rng(1).standard_normal((60, 2))
+    board = compare(rows, ["mogp"], folds(60, 2, seed=0), FitRequest())
+    assert board.entries[0].label == "mogp"
+    assert board.importance is not None
+    assert board.importance.overall[0] > 1.0 > 0.1 > board.importance.overall[1]
+    assert compare(rows, [], folds(60, 2, seed=0), QUICK).importance is None
+
+
+def test_words_for_a_manager_follow_the_scores():
+    def words(model: float, line: float, mean: float, inside: float = 0.95, behind: float = 1.0) -> str:
+        scores = (OutputScores("y", 1000, 1.0, 0.5, inside),)
+        entries = [
+            Entry(label, 0.0, 0.1, gap, 0.1, error, 1.0, {0.95: inside}, 0.0, outputs=scores)
+            for label, error, gap in (("mogp", model, 0.0), (LEAST_SQUARES, line, behind), (MEAN, mean, 2.0))
+        ]
+        return Leaderboard(entries).in_words
+
+    told = words(0.25, 0.5, 1.0)
+    assert "errors of mogp were 75 % smaller than those of always saying the mean" in told
+    assert "50 % smaller than those of a straight line; 95 of 100 true values were inside its 95 % bands" in told
+    assert told.endswith("as it should be.")
+    assert words(0.5, 0.4, 1.0).endswith(
+        "Errors of least squares were 20 % smaller than its own, with less telling bands."
+    )
+    assert words(0.25, 0.5, 1.0, inside=0.34).endswith(
+        "34 of 100 true values were inside its 95 % bands, so they are too narrow."
+    )
+    assert words(0.25, 0.5, 1.0, inside=1.0).endswith("so they are wider than need be.")
+    assert "errors of a straight line were 50 % smaller than those of always" in words(0.49, 0.5, 1.0, behind=0.01)
 
 
 def test_a_linear_truth_is_called_linear():

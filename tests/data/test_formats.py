@@ -213,3 +213,34 @@ def test_every_ending_has_a_reader() -> None:
         *(".csv", ".tsv", ".txt", ".parquet", ".npz", ".mat"),
         *(".xlsx", ".feather", ".jsonl", ".arff"),
     }
+
+
+class TestCsvAsProgramsWriteIt:
+    """Of pandas and R, of spreadsheets in Europe, of loggers."""
+
+    @pytest.mark.parametrize("first", [0, 1])
+    def test_a_first_column_that_counts_the_rows(self, first: int) -> None:
+        frame = pd.DataFrame({"a": [1.5, 2.5, 0.5], "b": [3, 4, 5]}, index=range(first, first + 3))
+        table = read_csv(frame.to_csv().encode(), "here")
+        assert list(table.columns) == ["a", "b"]
+        assert list(table.columns["a"]) == [1.5, 2.5, 0.5]
+        assert table.notes == ("a first column that counts the rows left out",)
+
+    @pytest.mark.parametrize("index", [[0, 1, 3], [0.5, 1.5, 2.5], ["x", "y", "z"]])
+    def test_another_column_without_a_name_is_refused(self, index: list[object]) -> None:
+        text = pd.DataFrame({"a": [1.5, 2.5, 0.5]}, index=index).to_csv()
+        with pytest.raises(DataError, match="Every column must have a name; column 1 of 2"):
+            read_csv(text.encode(), "here")
+
+    def test_letters_of_a_spreadsheet_in_europe(self) -> None:
+        table = read_csv("Höhe;°C\n1,5;2\n".encode("cp1252"), "here")
+        assert list(table.columns) == ["Höhe", "°C"]
+        assert table.notes == ("semicolons between cells, decimal commas; letters of Windows-1252, not of UTF-8",)
+
+    def test_comments_before_the_names(self) -> None:
+        text = "# logger 7\n# 2024, Jena\nspeed,load,heat\n1,2,3\n"
+        table = read_csv(text.encode(), "here")
+        assert list(table.columns) == ["speed", "load", "heat"]
+        assert table.notes == ("2 lines of comments left out",)
+        named = read_csv(b"#speed,load\n1,2\n", "here")  # as NumPy writes names
+        assert list(named.columns) == ["#speed", "load"]

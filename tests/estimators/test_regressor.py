@@ -7,6 +7,7 @@ import pytest
 from tests.helpers.small_estimators import X, Y, regressor
 
 from mogul import MultiOutputGPRegressor, TrainingConfig
+from mogul.data.sources.containers import copies
 from mogul.errors import ConfigError, DataError, MogulError, ShapeError, UnknownNameError
 from mogul.training.defaults import preset
 
@@ -47,6 +48,19 @@ class TestTraining:
         np.testing.assert_array_equal(weighted.predict(X), copied.predict(X))
         ones = regressor().fit(X, Y, sample_weight=np.ones(40))
         np.testing.assert_array_equal(ones.predict(X), regressor().fit(X, Y).predict(X))
+
+    @pytest.mark.filterwarnings("ignore:Rows should be separate measurements")
+    def test_real_weights_are_counts_on_average(self) -> None:
+        weights = np.random.default_rng(0).uniform(0, 3, 40)
+        counts = np.array([np.bincount(copies(weights, 40, seed), minlength=40) for seed in range(400)])
+        assert (np.abs(counts - weights) < 1).all()
+        assert (np.abs(counts.sum(1) - weights.sum()) < 1).all()
+        np.testing.assert_allclose(counts.mean(0), weights, atol=0.1)  # four standard errors
+        chosen = copies(weights, 40, seed=0)
+        weighted = regressor(random_state=0).fit(X, Y, sample_weight=weights)
+        np.testing.assert_array_equal(
+            weighted.predict(X), regressor(random_state=0).fit(X[chosen], Y[chosen]).predict(X)
+        )
 
     def test_random_states(self) -> None:
         same = [regressor(epochs=2, random_state=state).fit(X, Y).predict(X) for state in (3, 3, 4)]
@@ -150,14 +164,15 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], type[MogulError], str]]
         "must leave rows on both sides; 0.001 of 40 rows is 0",
     ),
     "validation 1": ({}, {"validation": 1.0}, ConfigError, "must be a share of the rows, .*; got 1.0. Try 0.1"),
-    "half weights": ({}, {"sample_weight": np.full(40, 0.5)}, ConfigError, "must be whole numbers, .*; got 0.5. Round"),
+    "small weights": ({}, {"sample_weight": np.full(40, 1e-4)}, ConfigError, "sum of all is 0.004. Divide by their"),
+    "large weights": ({}, {"sample_weight": np.full(40, 1e6 + 0.5)}, ConfigError, r"got 1e\+06 on average. Divide"),
     "negative weights": (
         {},
         {"sample_weight": -np.ones(40)},
         ConfigError,
-        "must be whole numbers, .*; got -1.0. Round",
+        "must be 0 or more: .*; got -1.0. Leave",
     ),
-    "NaN weights": ({}, {"sample_weight": np.full(40, NAN)}, ConfigError, "must be whole numbers, .*; got nan. Round"),
+    "NaN weights": ({}, {"sample_weight": np.full(40, NAN)}, ConfigError, "must be 0 or more: .*; got nan. Leave"),
     "no weights": ({}, {"sample_weight": np.zeros(40)}, ConfigError, "must leave some rows; all .* zero. Leave"),
     "few weights": ({}, {"sample_weight": np.ones(3)}, ShapeError, r"must be \(40,\), .*; got \(3,\). Give one"),
 }

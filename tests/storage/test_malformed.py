@@ -62,7 +62,7 @@ def test_what_is_malformed_is_refused_in_one_line(kind, seed, folder: Path, monk
     arguments, rule, found, remedy = KINDS[kind](np.random.default_rng(seed), folder)
     before = contents(folder)
     outcome = command(monkeypatch, capsys)(*arguments)
-    message = outcome.err
+    message = outcome.told
     assert outcome.code == 2, message
     assert outcome.out == ""
     assert re.fullmatch(r"mogul: [^\n]+[;:] [^\n]+[.?] [^\n]+[.?]\n", message), message

@@ -1,6 +1,9 @@
 """The check of a fit: each row predicted from the others, rows held out, or a second fit."""
 
+import re
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -148,6 +151,8 @@ def test_a_model_is_five_lines():
     lines = repr(mogul.fit(data)).splitlines()
     assert len(lines) == 5
     assert lines[1:3] == ["Trained on 40 rows, exact GPs", "Checked on 40 rows, each predicted from the others"]
+    assert re.fullmatch(r"R² y0 [01]\.\d\d, y1 [01]\.\d\d; 95 % bands hold \d+ %, \d+ % of the values", lines[3])
+    assert re.fullmatch(r"RMSE [\d.]+, [\d.]+; of least squares [\d.]+, [\d.]+; of the mean [\d.]+, [\d.]+", lines[4])
     assert "Not checked" in str(mogul.fit(data, check=False))
 
 
@@ -192,3 +197,25 @@ def test_a_quick_fit_of_few_rows_takes_them_all() -> None:
     fitted = mogul.fit(x, np.sin(3 * x), quick=True)
     assert fitted.check is not None
     assert (fitted.history.num_rows, fitted.check.num_rows) == (40, 40)
+
+
+def test_many_outputs_are_checked_by_a_second_fit() -> None:
+    """With more outputs than latent GPs no exact GP predicts a row from the others."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((40, 2))
+    y = x @ rng.standard_normal((2, 26)) + 0.1 * rng.standard_normal((40, 26))
+    fitted = mogul.fit(x, y, epochs=6, verbose=0)
+    assert fitted.check is not None
+    assert (fitted.check.how, fitted.check.num_rows, len(fitted.check.model)) == ("shorter", 8, 26)
+    assert np.mean([each.r2 for each in fitted.check.model]) > 0.8
+    assert mogul.fit(x, y, epochs=6, verbose=0, check=False).check is None
+
+
+def test_rows_in_time_are_told_to_be_between_others(tmp_path) -> None:
+    frame = pd.DataFrame({"day": pd.date_range("2024-01-01", periods=40), "a": np.random.default_rng(0).random(40)})
+    fitted = mogul.fit(frame, np.arange(40.0), verbose=0)
+    assert fitted.check.in_order
+    assert "rows between others" in fitted.check.lines()[-1]
+    fitted.save(tmp_path / "m.mogul")
+    assert mogul.load(tmp_path / "m.mogul").check == fitted.check
+    assert not mogul.fit(frame[["a"]], np.random.default_rng(1).random(40), verbose=0).check.in_order

@@ -26,6 +26,7 @@ from mogul.cli.options import (
     Noise,
     Objective,
     Precision,
+    Quiet,
     Restarts,
     Seed,
     Targets,
@@ -167,7 +168,7 @@ def fit(
         bool,
         typer.Option("--quick", help="A first answer in seconds, by 200 rows at random, marked as such."),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
     force: Force = False,
     imports: Imports = None,
     json_: Json = False,
@@ -200,10 +201,10 @@ def fit(
     require_new_file(out, force, "model.mogul", data)
     if checkpoint is not None:
         require_folder(checkpoint)
-    reading = reading_of(long, categories, missing, missing_inputs)
     use_cores(jobs)
     with Bar(0 if quiet else 2) as bar:
         bar.stage("loading")
+        reading = reading_of(long, categories, missing, missing_inputs)
         from mogul.cli.fit import fit_file, fit_lines
         from mogul.data.sources.table import memory_limit
         from mogul.objective import require_objective
@@ -252,6 +253,7 @@ def predict(
     jobs: Jobs = None,
     seed: Seed = 0,
     max_memory: MaxMemory = None,
+    quiet: Quiet = False,
     force: Force = False,
     imports: Imports = None,
     json_: Json = False,
@@ -280,11 +282,13 @@ def predict(
         require_csv("--out", out)
         require_new_file(out, force, "predictions.csv", data, model)
     use_cores(jobs)
-    from mogul.cli.predict import predict_file, write_predictions
-    from mogul.data.sources.table import memory_limit
+    with Bar(0 if quiet else 2) as bar:
+        bar.stage("loading")
+        from mogul.cli.predict import predict_file, write_predictions
+        from mogul.data.sources.table import memory_limit
 
-    with memory_limit(max_memory):
-        predictions = predict_file(model, data, columns, wanted, seed, coverage, known, kept)
+        with memory_limit(max_memory):
+            predictions = predict_file(model, data, columns, wanted, seed, coverage, known, kept, bar)
     if decimals is not None:
         predictions = predictions.rounded(decimals)
     if out != STANDARD_OUTPUT:
@@ -306,6 +310,7 @@ def evaluate(
     long: Long = None,
     seed: Seed = 0,
     max_memory: MaxMemory = None,
+    quiet: Quiet = False,
     imports: Imports = None,
     json_: Json = False,
 ) -> None:
@@ -320,12 +325,14 @@ def evaluate(
     wanted = None if targets is None else listed(targets, "--targets")
     require_seed(seed)
     require_gibibytes(max_memory)
-    reading = reading_of(long)
-    from mogul.cli.evaluate import evaluate_file, evaluation_tables
-    from mogul.data.sources.table import memory_limit
+    with Bar(0 if quiet else 2) as bar:
+        bar.stage("loading")
+        reading = reading_of(long)
+        from mogul.cli.evaluate import evaluate_file, evaluation_tables
+        from mogul.data.sources.table import memory_limit
 
-    with memory_limit(max_memory):
-        evaluation = evaluate_file(model, data, given, wanted, seed, reading)
+        with memory_limit(max_memory):
+            evaluation = evaluate_file(model, data, given, wanted, seed, reading, bar)
     give(evaluation.to_json(), evaluation_tables(evaluation), json_)
 
 
@@ -348,7 +355,9 @@ def show(
     from mogul.cli.show import importance_of, importance_table, model_table, show_file
 
     card = show_file(model)
-    found = importance_of(model) if importance else None
+    with Bar(2 if importance else 0) as bar:
+        bar.stage("importance of inputs")
+        found = importance_of(model) if importance else None
     if found is None:
         give(card.to_json(), [model_table(card)], json_)
     else:
@@ -396,13 +405,16 @@ def export(
         raise ConfigError(f"FILE must end in .onnx; got {out}. Try {out.with_suffix('.onnx')}.")
     if not verify:
         require_new_file(out, force, "model.onnx", model)
-    from mogul.cli.export import export_file, verify_file
-    from mogul.fitted.onnx_file import Settings
+    with Bar(2) as bar:
+        bar.stage("loading")
+        from mogul.cli.export import export_file, verify_file
+        from mogul.fitted.onnx_file import Settings
 
-    if verify:
-        done = verify_file(model, out, source, columns)
-    else:
-        done = export_file(model, out, Settings(wanted, jacobian, precision))
+        bar.stage("comparing the program with the model" if verify else "writing the program")
+        if verify:
+            done = verify_file(model, out, source, columns)
+        else:
+            done = export_file(model, out, Settings(wanted, jacobian, precision))
     give(done.to_json(), done.lines, json_)
 
 
@@ -412,12 +424,13 @@ def compare(
     targets: Targets = None,
     inputs: Inputs = None,
     models: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Models, separated by commas: see mogul models; auto chooses one in each fold.",
+            help="Models, separated by commas: see mogul models; auto chooses one in each fold. By default that of "
+            "mogul fit, and with 500 rows or more mogp and n-sbgprn.",
             autocompletion=complete_models,
         ),
-    ] = "mogp,n-sbgprn",
+    ] = None,
     rivals: Annotated[
         str,
         typer.Option(
@@ -425,7 +438,14 @@ def compare(
             "catboost, ngboost, quantile-forest, gpar; or none."
         ),
     ] = "trees",
-    folds: Annotated[int, typer.Option(help="Parts of the rows, each held out once.")] = 5,
+    folds: Annotated[
+        str,
+        typer.Option(
+            metavar="NUMBER|time|time:NUMBER",
+            help="Parts of the rows, each held out once at random; or time, to predict each part from the rows before "
+            "it, by a date among the inputs or the order of rows.",
+        ),
+    ] = "5",
     groups: Annotated[
         str | None,
         typer.Option(help="Column of labels, such as runs or days: whole groups are held out together."),
@@ -445,63 +465,114 @@ def compare(
     seed: Seed = 0,
     html: Annotated[Path | None, typer.Option(help="Also write a report, one HTML file, here.")] = None,
     max_memory: MaxMemory = None,
+    quiet: Quiet = False,
     force: Force = False,
     imports: Imports = None,
     json_: Json = False,
 ) -> None:
     """Compare models, a forest, least squares and the mean on held-out rows: log likelihood, errors, coverage, time.
 
-    Rows, or whole groups, are assigned to folds at random. It says when least squares is as good as the best model.
+    Rows, or whole groups, are assigned to folds at random, or models are trained on the past. It says roughly how long
+    that takes, when least squares is as good as the best model, and what to do next.
 
     Example: mogul compare jura.csv --targets Cd,Cu,Pb --models mogp,n-sbgprn --folds 5 --html jura.html
 
     Example: mogul compare arm.csv --targets force,torque --groups run --models mogp,mogp+gprn --folds 3
 
     Example: mogul compare arm.csv --targets force,torque --rivals trees,boosting,exact-gps
+
+    Example: mogul compare load.csv --targets load --folds time --html load.html
     """
     import_parts(imports)
     wanted = None if targets is None else listed(targets, "--targets")
     given = None if inputs is None else listed(inputs, "--inputs")
-    chosen = _observed(listed(models, "--models"))
+    chosen = None if models is None else _observed(listed(models, "--models"))
     of_kernel = require_kernel(kernel)
-    require_least("--folds", folds, 2)
+    num_folds, by_time = _folds(folds)
+    if by_time and groups is not None:
+        raise ConfigError(
+            f"--folds time trains on the past, --groups holds out whole groups; got both, {groups} too. Leave one out."
+        )
     settings = training_settings(epochs=epochs, num_starts=restarts, precision=precision)
     sizes = training_settings(num_inducing=inducing)
     require_seed(seed)
     require_gibibytes(max_memory)
     if html is not None:
         require_new_file(html, force, "comparison.html", data)
-    reading = reading_of(long, categories, missing, missing_inputs)
     use_cores(jobs)
-    from mogul.cli.compare import choices, compare_file, comparison_table, write_page
-    from mogul.comparison.crossval import Trial
-    from mogul.comparison.rivals import RIVALS, require_rivals
-    from mogul.data.sources.table import memory_limit
-    from mogul.objective import require_objective
-    from mogul.training import FitRequest
+    with Bar(0 if quiet else 2) as bar:
+        bar.stage("loading")
+        reading = reading_of(long, categories, missing, missing_inputs)
+        from mogul.cli.compare import choices, compare_file, comparison_table, output_lines
+        from mogul.cli.comparison_page import write_page
+        from mogul.comparison.crossval import LEAST_SQUARES, MEAN, Trial
+        from mogul.comparison.rivals import require_rivals
+        from mogul.data.sources.table import memory_limit
+        from mogul.objective import require_objective
+        from mogul.training import FitRequest
+        from mogul.training.starts import Saving
 
-    others = [] if rivals == "none" else require_rivals(listed(rivals, "--rivals"), "--rivals")
-    told = [*chosen, *(RIVALS[name].label for name in others)]
+        others = [] if rivals == "none" else require_rivals(listed(rivals, "--rivals"), "--rivals")
 
-    def say_trial(split: int, trial: Trial) -> None:
-        if trial.label in told:
-            label = trial.label if trial.chosen is None else f"{trial.label} ({trial.chosen})"
-            scores = f"LL {trial.result.scores.ll:.2f} ({trial.seconds:.0f} s)"
-            say(f"fold {split + 1} of {folds}: {label} {scores}")
+        def say_trial(split: int, trial: Trial) -> None:
+            if trial.label not in (LEAST_SQUARES, MEAN):
+                label = trial.label if trial.chosen is None else f"{trial.label} ({trial.chosen})"
+                scores = f"LL {trial.result.scores.ll:.2f} ({trial.seconds:.0f} s)"
+                say(f"fold {split + 1} of {num_folds}: {label} {scores}")
 
-    request = FitRequest(
-        seed=seed,
-        options={**sizes, **of_kernel, **({} if noise is None else {"noise": noise})},
-        settings={**settings, "objective": require_objective(objective)},
-    )
-    with memory_limit(max_memory):
-        result = compare_file(data, wanted, given, chosen, folds, request, say_trial, groups, others, reading)
-    if html is not None:
-        write_page(result, html)
-    failed = [f"{label} failed: {reason}" for label, reason in result.leaderboard.failures.items()]
+        request = FitRequest(
+            seed=seed,
+            options={**sizes, **of_kernel, **({} if noise is None else {"noise": noise})},
+            settings={**settings, "objective": require_objective(objective)},
+            saving=Saving(bar=bar),
+        )
+        with memory_limit(max_memory):
+            bar.stage(f"reading {data}")
+            result = compare_file(
+                data,
+                wanted,
+                given,
+                chosen,
+                num_folds,
+                request,
+                say_trial,
+                groups,
+                others,
+                reading,
+                by_time=by_time,
+                say=say,
+            )
+        if html is not None:
+            write_page(result, html)
+    board = result.leaderboard
+    failed = [f"{label} failed: {reason}" for label, reason in board.failures.items()]
     written = [] if html is None else [f"Report: {html}"]
-    lines = [result.leaderboard.verdict, *choices(result), *failed, *written]
+    command = [] if result.next_command is None else [f"Next: {result.next_command}"]
+    lines = [
+        "",
+        *output_lines(result),
+        "",
+        board.in_words,
+        board.verdict,
+        *choices(result),
+        *failed,
+        *written,
+        *command,
+    ]
     give(result.to_json(), [comparison_table(result), *lines], json_)
+
+
+def _folds(text: str) -> tuple[int, bool]:
+    """The number of folds, and whether each is predicted from the past.
+
+    >>> _folds("3"), _folds("time"), _folds("time:4")
+    ((3, False), (5, True), (4, True))
+    """
+    kind, _, number = text.rpartition(":") if ":" in text else (text, "", "5") if text == "time" else ("", "", text)
+    if kind not in ("", "time") or not number.removeprefix("-").isdecimal():
+        raise ConfigError(f"--folds must be a number, time or time:NUMBER; got {text!r}. Try --folds 5.")
+    require_least("--folds", int(number), 2)
+    return int(number), kind == "time"
 
 
 def _observed(models: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mogul._typing import Array
-from mogul.cli.predict import data_of_model
+from mogul.cli.predict import data_of_model, with_rows
 from mogul.cli.words import floor_words, noise_words
 from mogul.comparison.crossval import row_scores
 from mogul.core.check import BAND, OutputScores, output_scores
@@ -18,6 +18,7 @@ from mogul.data.sources.formats import read_table
 from mogul.data.sources.reading import Reading
 from mogul.fitted.files import load
 from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores
+from mogul.terminal import Bar
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,12 @@ def evaluate_file(
     targets: Sequence[str] | None,
     seed: int = 0,
     reading: Reading | None = None,
+    bar: Bar | None = None,
 ) -> Evaluation:
     """Score a model file on the rows of a table."""
+    bar = bar or Bar(0)
     fitted = load(model)
+    bar.stage(f"reading {path}")
     table = read_table(path)
     if reading is not None and reading.long is not None:
         table, _ = reading.wide(table, targets, inputs or fitted.input_columns, None)
@@ -63,7 +67,8 @@ def evaluate_file(
     pits: list[Array] = []
 
     def noted() -> Iterator[Part]:
-        for prediction, y in fitted.predict_parts(data, FEW_OUTER * NUM_INNER, seed):
+        parts = fitted.predict_parts(data, FEW_OUTER * NUM_INNER, seed)
+        for prediction, y in with_rows(bar, "scoring", data.num_rows, parts):
             means.append(prediction.mean)
             pits.append(prediction.cdf(y))
             yield prediction, y

@@ -253,7 +253,8 @@ def fit_lines(summary: FitSummary, modules: Sequence[str] = ()) -> list[str]:
         *_held_out(summary),
     ]
     if summary.quick:
-        lines.append("Quick    a first answer by some of the rows; without --quick all of them are used")
+        rows = "by some of the rows" if summary.num_trained < summary.num_rows else "with constant noise"
+        lines.append(f"Quick    a first answer, {rows}; without --quick a better one")
     if summary.interrupted:
         lines.append("Ended    early: interrupted; the model is as it was then")
     if summary.check is not None:

@@ -133,6 +133,7 @@ MaxMemory = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace output files that exist; else they are refused.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 

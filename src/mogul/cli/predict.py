@@ -1,7 +1,7 @@
 """`mogul predict`: predictions of a model file for the rows of a table."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ from mogul.data.sources.table import Table, require_no_infinity
 from mogul.errors import ConfigError, DataError, ShapeError, unknown_name
 from mogul.fitted.files import load
 from mogul.fitted.fitted import Fitted
+from mogul.metrics import Part
 from mogul.storage.atomic import write_whole
+from mogul.terminal import Bar
 
 NUM_SAMPLES = 250
 
@@ -104,16 +106,20 @@ def predict_file(
     coverage: float | None = None,
     given: Sequence[str] | None = None,
     keep: Sequence[str] = (),
+    bar: Bar | None = None,
 ) -> Predictions:
     """Predict every row of a table by a model file, given the outputs in some of its columns; keep other columns."""
+    bar = bar or Bar(0)
     fitted = load(model)
     if coverage is not None:
         fitted.require_calibration().multiplier(coverage)  # or an error before any work
+    bar.stage(f"reading {path}")
     table = read_table(path)
     kept = table.frame(keep, "--keep") if keep else pd.DataFrame()
     data = _rows_to_predict(fitted, table, inputs, given)
     means, stds, quantiles = [], [], []
-    for plain, known in fitted.predict_parts(data, NUM_SAMPLES, seed):
+    parts = with_rows(bar, "predicting", data.num_rows, fitted.predict_parts(data, NUM_SAMPLES, seed))
+    for plain, known in parts:
         prediction = plain if given is None else plain.given(known, seed)
         means.append(prediction.mean)
         stds.append(prediction.std)
@@ -128,6 +134,16 @@ def predict_file(
         None if coverage is None else fitted.interval(data.x, coverage),
         kept,
     )
+
+
+def with_rows(bar: Bar, label: str, num_rows: int, parts: Iterable[Part]) -> Iterator[Part]:
+    """The parts as they come, with the number of rows done on a bar."""
+    done = 0
+    bar.stage(label)
+    for prediction, y in parts:
+        yield prediction, y
+        done += len(y)
+        bar.stage(f"{label}: {done:,} of {num_rows:,} rows")
 
 
 def write_predictions(predictions: Predictions, out: Path) -> None:

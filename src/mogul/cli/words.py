@@ -1,5 +1,6 @@
 """Text, numbers and small tables for a terminal."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,10 +68,12 @@ def kernels_words(kernel: str, tried: Mapping[str, float]) -> str:
 
     >>> kernels_words("matern52", {"rbf": -3.25, "matern52": -1.0})
     'matern52, by log evidence of exact GPs: rbf -3.2, matern52 -1.0'
+    >>> kernels_words("rbf", {"rbf": 62.6, "matern52": 62.8})
+    'rbf, by log evidence of exact GPs: rbf 62.6, matern52 62.8 (a rougher kernel must be ahead by more)'
     """
-    return (
-        f"{kernel}, by log evidence of exact GPs: {', '.join(f'{name} {value:.1f}' for name, value in tried.items())}"
-    )
+    values = ", ".join(f"{name} {value:.1f}" for name, value in tried.items())
+    near = " (a rougher kernel must be ahead by more)" if tried.get(kernel, math.inf) < max(tried.values()) else ""
+    return f"{kernel}, by log evidence of exact GPs: {values}{near}"
 
 
 def epochs_words(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Cross-validation: models, rivals, least squares and the mean on the same held-out rows; whether a line would do."""
+"""Cross-validation: models, rivals, least squares and the mean on the same held-out rows; which of them to use."""
 
 import math
 import time
@@ -15,9 +15,12 @@ from jaxtyping import Float, Int
 
 from mogul._typing import Array, IntArray
 from mogul.comparison.rivals import RIVALS, LeastSquares, normal_prediction, predict_rival, require_rivals
+from mogul.core.check import HELD_OUT, OutputScores, Unseen
 from mogul.core.joint import Correlated
 from mogul.data import Dataset, Scaling, Standardiser
 from mogul.errors import ConfigError, DataError, MogulError, NumericalError
+from mogul.fitted.fitted import Fitted
+from mogul.fitted.sensitivity import Importance
 from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores, score_rows
 from mogul.prediction import Prediction
 from mogul.training import FitRequest
@@ -27,6 +30,11 @@ from mogul.training.noise import NormalScores, fit_loadings
 LEAST_SQUARES, MEAN = "least squares", "mean"
 _NAMES = {rival.label: name for name, rival in RIVALS.items()}
 TIE = 0.05  # nats per row: smaller differences are ties
+# Bands of 95 % whose share of the truth is this near to it are called right, or nearer than two standard errors.
+_BAND, _FAIR = 0.95, 0.035
+_REPEATS = 5  # of importances
+_SMALLER = 0.03  # errors that are smaller by this share are worth a word
+_EQUAL = 0.005  # errors whose ratio is that near to 1 are called equal
 
 Split = tuple[IntArray, IntArray]
 
@@ -46,12 +54,14 @@ def row_scores(parts: Iterable[Part], units: Standardiser) -> RowScores:
 
 @dataclass(frozen=True)
 class Trial:
-    """The scores of one competitor on the held-out rows of one split."""
+    """One competitor on the held-out rows of one split: its scores, its predictions, and its model, if it is one."""
 
     label: str
     seconds: float
     result: RowScores
+    unseen: Unseen
     chosen: str | None = None  # by "auto", where it was asked for
+    fitted: Fitted | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,7 @@ class Entry:
     """A line of the leaderboard: means over splits, in standardised units.
 
     `behind` is the log likelihood of the best minus its own, per row, on the same rows. `chosen` counts the splits in
-    which "auto" chose each model.
+    which "auto" chose each model. `outputs` are the scores of each output in its own units, over all held-out rows.
     """
 
     label: str
@@ -72,6 +82,7 @@ class Entry:
     coverage: dict[float, float]
     seconds: float
     chosen: dict[str, int] = field(default_factory=dict)
+    outputs: tuple[OutputScores, ...] = ()
 
     @property
     def ties_with_best(self) -> bool:
@@ -81,14 +92,30 @@ class Entry:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """All competitors, best first, and those that failed with the reason."""
+    """All competitors, best first, and those that failed with the reason.
+
+    Args:
+        entries: a line for each.
+        failures: reasons, by label.
+        unseen: predictions of all held-out rows, by label.
+        importance: of the inputs to the best model, where it is one, for the held-out rows of the last split.
+    """
 
     entries: list[Entry]
     failures: dict[str, str] = field(default_factory=dict)
+    unseen: dict[str, Unseen] = field(default_factory=dict)
+    importance: Importance | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {**asdict(self), "verdict": self.verdict}
+        """Plain values, without predictions."""
+        found = None if self.importance is None else self.importance.frame().reset_index().to_dict("records")
+        return {
+            "entries": [asdict(entry) for entry in self.entries],
+            "failures": self.failures,
+            "importance": found,
+            "verdict": self.verdict,
+            "in_words": self.in_words,
+        }
 
     def __getitem__(self, label: str) -> Entry:
         return next(entry for entry in self.entries if entry.label == label)
@@ -113,6 +140,46 @@ class Leaderboard:
         # The forest is ahead of every Gaussian process: say so before anyone asks.
         tie = ", within chance" if model.ties_with_best else ""
         return f"{verdict} Of the models, {model.label} comes nearest: it is {_gap(model)} behind{tie}."
+
+    @property
+    def recommended(self) -> Entry:
+        """What to use: the simplest of those that are as good as the best, of the mean, a line and the rest."""
+        simple = next((self[label] for label in (MEAN, LEAST_SQUARES) if self[label].ties_with_best), None)
+        return simple or self.entries[0]
+
+    @property
+    def in_words(self) -> str:
+        """The same for someone who knows no statistics: how large errors are, and whether bands can be trusted."""
+        used, line, mean = self.recommended, self[LEAST_SQUARES], self[MEAN]
+        if used is mean:
+            return (
+                "Nothing here predicts rows that it has not seen better than always saying the mean: look for inputs "
+                "that say more, or gather more rows."
+            )
+        name = "a straight line" if used is line else used.label
+        others = f"{_ratio(used.mrmse, mean.mrmse)} those of always saying the mean"
+        if used is not line:
+            others += f" and {_ratio(used.mrmse, line.mrmse)} those of a straight line"
+        inside = 100 * used.coverage[_BAND]
+        nearest = min(self.entries, key=lambda entry: entry.mrmse)
+        also = ""
+        if nearest.mrmse < (1 - _SMALLER) * used.mrmse:
+            also = (
+                f" Errors of {nearest.label} were {_ratio(nearest.mrmse, used.mrmse)} its own, with less telling bands."
+            )
+        return (
+            f"On rows that it had not seen, errors of {name} were {others}; {inside:.0f} of 100 true "
+            f"values were inside its {100 * _BAND:.0f} % bands, {_bands_in_words(used)}.{also}"
+        )
+
+
+def _bands_in_words(entry: Entry) -> str:
+    """Whether bands of 95 % hold as much of the truth as they say."""
+    num_known = max(1, sum(each.num_known for each in entry.outputs))
+    gap = entry.coverage[_BAND] - _BAND
+    if abs(gap) <= max(_FAIR, 2 * math.sqrt(_BAND * (1 - _BAND) / num_known)):
+        return "as it should be"
+    return "so they are too narrow" if gap < 0 else "so they are wider than need be"
 
 
 def folds(num_rows: int, num_folds: int, seed: int) -> list[Split]:
@@ -146,6 +213,26 @@ def group_folds(groups: Int[IntArray, "N"], num_folds: int, seed: int) -> list[S
     return [(np.flatnonzero(~np.isin(groups, part)), np.flatnonzero(np.isin(groups, part))) for part in parts]
 
 
+def time_folds(times: Float[Array, "N"], num_folds: int) -> list[Split]:
+    """Train on the past: rows in order of time in `num_folds` + 1 parts, each predicted from all parts before it.
+
+    Rows of the same time are in one part.
+
+    >>> [(train.tolist(), test.tolist()) for train, test in time_folds(np.array([3.0, 1.0, 2.0, 2.0]), 2)]
+    [([1], [2, 3]), ([1, 2, 3], [0])]
+    """
+    known, code = np.unique(times, return_inverse=True)
+    if not 2 <= num_folds < len(known):
+        remedy = f"Try {min(5, len(known) - 1)}." if len(known) > 2 else "Hold out rows at random instead."
+        raise ConfigError(
+            f"folds of time must be at least 2 and fewer than the different times, {len(known)}; got {num_folds}. "
+            f"{remedy}"
+        )
+    sizes = [len(each) for each in np.array_split(known, num_folds + 1)]
+    part = np.repeat(np.arange(num_folds + 1), sizes)[code.ravel()]
+    return [(np.flatnonzero(part < k), np.flatnonzero(part == k)) for k in range(1, num_folds + 1)]
+
+
 def require_known_outputs(data: Dataset, splits: Sequence[Split]) -> None:
     """Check before any training that each split has outputs to learn from and to score."""
     for number, (train, test) in enumerate(splits, start=1):
@@ -168,6 +255,7 @@ def compare(
     request: FitRequest,
     on_trial: Callable[[int, Trial], None] = lambda split, trial: None,
     rivals: Sequence[str] = (),
+    together: Int[IntArray, "N"] | None = None,
 ) -> Leaderboard:
     """Fit every model to the training rows of every split, and score it on the held-out rows beside the baselines.
 
@@ -175,9 +263,10 @@ def compare(
         data: all rows.
         models: names of models with observed inputs.
         splits: places of the training and of the held-out rows.
-        request: how to train each model; its seed is that of draws, too.
+        request: how to train each model; its seed is that of draws, too. Its bar shows the split and the competitor.
         on_trial: called after each trial, with the number of its split.
         rivals: names in `mogul.comparison.rivals.RIVALS`.
+        together: rows with the same number are dependent, for standard errors; by default groups, or each by itself.
 
     Example:
         >>> x = np.linspace(0, 1, 40)[:, None]
@@ -189,26 +278,38 @@ def compare(
     others = [RIVALS[name].label for name in require_rivals(list(rivals))]
     trials: dict[str, list[Trial]] = {label: [] for label in (*models, *others, LEAST_SQUARES, MEAN)}
     failures: dict[str, str] = {}
-    for number, (kept, held_out) in enumerate(splits):
-        for label in trials:
-            if label in failures:
-                continue
-            try:
-                trial = _trial(label, data.rows(kept), data.rows(held_out), request.on(kept))
-            except MogulError as error:
-                if isinstance(error, ValueError):
-                    raise  # the user's error, not one model's
-                failures[label] = str(error)
-                continue
-            trials[label].append(trial)
-            on_trial(number, trial)
-    scored = np.concatenate([held_out for _, held_out in splits])
-    together = scored if request.groups is None else request.groups[scored]
-    return Leaderboard(_entries([each for label, each in trials.items() if label not in failures], together), failures)
+    bar = request.saving.bar
+    with bar:
+        for number, split in enumerate(splits):
+            for label in trials:
+                if label in failures:
+                    continue
+                bar.chapter(f"fold {number + 1} of {len(splits)}")
+                bar.stage(label)
+                try:
+                    trial = _trial(label, data, split, request)
+                except MogulError as error:
+                    if isinstance(error, ValueError):
+                        raise  # the user's error, not one model's
+                    failures[label] = str(error)
+                    continue
+                trials[label] = [*(replace(each, fitted=None) for each in trials[label]), trial]  # one model is enough
+                on_trial(number, trial)
+        bar.chapter("")
+        bar.stage("importance of inputs")
+        done = {label: each for label, each in trials.items() if label not in failures}
+        together = request.groups if together is None else together
+        scored = np.concatenate([held_out for _, held_out in splits])
+        entries = _entries(data, list(done.values()), scored if together is None else together[scored])
+        unseen = {label: _pooled(each) for label, each in done.items()}
+        importance = _importance(done[entries[0].label][-1], data)
+    return Leaderboard(entries, failures, unseen, importance)
 
 
-def _trial(label: str, train: Dataset, test: Dataset, request: FitRequest) -> Trial:
-    started, chosen = time.perf_counter(), None
+def _trial(label: str, data: Dataset, split: Split, request: FitRequest) -> Trial:
+    kept, held_out = split
+    train, test, request = data.rows(kept), data.rows(held_out), request.on(kept)
+    started, words, fitted = time.perf_counter(), list[str](), None
     parts: Iterator[Part]
     if label in (MEAN, LEAST_SQUARES, *_NAMES):
         prediction = predict_baseline(_NAMES.get(label, label), train, test.x, request.seed, request.groups)
@@ -221,13 +322,40 @@ def _trial(label: str, train: Dataset, test: Dataset, request: FitRequest) -> Tr
             raise KeyboardInterrupt  # a model half trained is not to be compared
         words = [] if fitted.choice is None else [fitted.choice.chosen.words]
         words += [] if fitted.kernel_name in (None, "rbf") else [f"the kernel {fitted.kernel_name}"]
-        chosen = " and ".join(words) or None
         parts = fitted.predict_parts(test, FEW_OUTER * NUM_INNER, request.seed)
     seconds = time.perf_counter() - started
-    result = row_scores(parts, Scaling.of(train).outputs)
+    means, pits = list[Array](), list[Array]()
+
+    def noted() -> Iterator[Part]:
+        for prediction, y in parts:
+            means.append(prediction.mean)
+            pits.append(prediction.cdf(y))
+            yield prediction, y
+
+    result = row_scores(noted(), Scaling.of(train).outputs)
     if math.isnan(result.scores.ll):
         raise NumericalError(f"Predictions must be numbers; some of {label}'s are not. Lower the learning rate.")
-    return Trial(label, seconds, result, chosen)
+    unseen = Unseen(HELD_OUT, held_out, np.concatenate(means), np.concatenate(pits))
+    return Trial(label, seconds, result, unseen, " and ".join(words) or None, fitted)
+
+
+def _pooled(trials: Sequence[Trial]) -> Unseen:
+    """Predictions of the held-out rows of all splits."""
+    places, mean, pit = (
+        np.concatenate([getattr(trial.unseen, name) for trial in trials]) for name in ("places", "mean", "pit")
+    )
+    return Unseen(HELD_OUT, places, mean, pit)
+
+
+def _importance(trial: Trial, data: Dataset) -> Importance | None:
+    """What each input is worth to a model, at the rows that it was not trained on."""
+    if trial.fitted is None:
+        return None
+    rows = data.rows(trial.unseen.places)
+    try:
+        return trial.fitted.importance(rows.x, rows.y, repeats=_REPEATS)
+    except MogulError:  # too few of these rows have a known output
+        return None
 
 
 def predict_baseline(
@@ -276,7 +404,7 @@ def _mean_prediction(train: Dataset, x: Float[Array, "N D"]) -> Prediction:
     return normal_prediction(mean, np.maximum(np.nanvar(train.y, axis=0), np.finfo(np.float64).eps))
 
 
-def _entries(trials: list[list[Trial]], together: Int[IntArray, "N"]) -> list[Entry]:
+def _entries(data: Dataset, trials: list[list[Trial]], together: Int[IntArray, "N"]) -> list[Entry]:
     """Best first; differences are taken row by row, which cancels how hard a row is for all.
 
     `together` labels rows that are drawn together, for standard errors: each by itself, or in groups.
@@ -286,6 +414,7 @@ def _entries(trials: list[list[Trial]], together: Int[IntArray, "N"]) -> list[En
     entries = []
     for each, densities in zip(trials, rows, strict=True):
         scores = [trial.result.scores for trial in each]
+        unseen = _pooled(each)
         entries.append(
             Entry(
                 label=each[0].label,
@@ -298,6 +427,7 @@ def _entries(trials: list[list[Trial]], together: Int[IntArray, "N"]) -> list[En
                 coverage=_mean_coverage(scores),
                 seconds=sum(trial.seconds for trial in each),
                 chosen=dict(Counter(trial.chosen for trial in each if trial.chosen is not None)),
+                outputs=unseen.scores(data.output_names, data.y[unseen.places]),
             )
         )
     return sorted(entries, key=lambda entry: -entry.ll)
@@ -324,6 +454,17 @@ def _standard_error(values: Float[Array, "N"], together: Int[IntArray, "N"]) -> 
     _, group = np.unique(together[is_known], return_inverse=True)
     sums = np.bincount(group, known - known.mean()) if group.any() else known - known.mean()
     return float(np.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()) / len(known))
+
+
+def _ratio(error: float, other: float) -> str:
+    """How errors compare, as text.
+
+    >>> _ratio(0.25, 1.0), _ratio(1.5, 1.0), _ratio(1.001, 1.0)
+    ('75 % smaller than', '50 % larger than', 'as large as')
+    """
+    if not other or abs(error / other - 1) < _EQUAL:
+        return "as large as"
+    return f"{100 * abs(1 - error / other):.0f} % {'smaller' if error < other else 'larger'} than"
 
 
 def _gap(entry: Entry) -> str:

@@ -25,6 +25,7 @@ HOW = {
 # Errors that differ by less than this share are the same.
 _TIE = 0.02
 _SHOWN, _LONGEST_NAME = 8, 24
+_BETWEEN = "Rows follow each other: these scores are of rows between others. Of the future: mogul compare --folds time"
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class Check:
         model: scores of the model, output by output.
         least_squares: those of least squares, fitted without these rows too.
         mean: those of the mean.
+        in_order: whether rows follow each other in time, and those checked lie between others.
 
     Example:
         >>> errors = {1.0: 0.75, 1.9: 0.1, 2.0: 0.0}
@@ -118,6 +120,7 @@ class Check:
     model: tuple[OutputScores, ...]
     least_squares: tuple[OutputScores, ...]
     mean: tuple[OutputScores, ...]
+    in_order: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -127,11 +130,11 @@ class Check:
     def from_plain(plain: Mapping[str, Any]) -> "Check":
         """From what `to_json` gave."""
         known = [field.name for field in fields(OutputScores)]
-        sides = (
+        own, line, mean = (
             tuple(OutputScores(**{name: each[name] for name in known}) for each in plain[side])
             for side in ("model", "least_squares", "mean")
         )
-        return Check(plain["how"], plain["num_rows"], *sides)
+        return Check(plain["how"], plain["num_rows"], own, line, mean, bool(plain.get("in_order", False)))
 
     def frame(self) -> "pd.DataFrame":
         """One row per output."""
@@ -185,6 +188,7 @@ class Check:
             *([f"Smaller errors than least squares for {_named(better, every)}."] if better else []),
             *([f"Least squares is as good for {_named(line, every)}: a line would do."] if line else []),
             *([f"Nothing here beats the mean for {_named(hopeless, every)}."] if hopeless else []),
+            *([_BETWEEN] if self.in_order else []),
         ]
 
 

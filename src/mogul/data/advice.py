@@ -285,7 +285,8 @@ def order_advice(data: Dataset) -> Finding | None:
         (),
         "Rows held out at random should be in random order; neighbouring residuals of a linear fit have a correlation "
         f"of {found.value:.2f} here. If rows follow each other in time, held-out rows are too easy: give groups= "
-        "(--groups), a label of its run or day for each row. If they are only sorted, all is well.",
+        "(--groups), a label of its run or day for each row, or predict the future in mogul compare --folds "
+        "time. If they are only sorted, all is well.",
     )
 
 

@@ -21,6 +21,8 @@ def as_matrix(values: Any, name: str) -> tuple[Array, list[str]]:
         values = np.ma.filled(values.astype(np.float64), np.nan)
     if columns is not None and hasattr(values, "to_numpy"):
         values = values.to_numpy()
+    if hasattr(values, "tocsr"):
+        raise ShapeError(f"{name} must be dense; got a {type(values).__name__}. Give {name}.toarray().")
     try:
         raw = np.asarray(values)
     except ValueError:
@@ -118,13 +120,22 @@ def _as_float(raw: npt.NDArray[Any], name: str, names: list[str]) -> Array:
                 if isinstance(value, str | bytes) or not _is_number(value):
                     raise DataError(
                         f"{name} must be numbers; column {label!r} holds {value!r} in row {row}. "
-                        "Encode it as numbers, or leave the column out."
+                        f"{_remedy(value)}, or leave the column out."
                     )
         return np.array([[np.nan if _is_missing(value) else float(value) for value in row] for row in raw])
     raise DataError(
         f"{name} must be real numbers; column {names[0]!r} holds {raw[0, 0]!r} in row 0, {raw.dtype} data. "
         "Encode it as numbers, or leave the column out."
     )
+
+
+def _remedy(value: Any) -> str:
+    """What to do with a value that is not a number: texts of numbers are easily converted."""
+    try:
+        float(str(value))
+    except ValueError:
+        return "Encode it as numbers"
+    return "Convert it by pd.to_numeric"
 
 
 def _is_missing(value: Any) -> bool:

@@ -223,7 +223,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         Args:
             X: finite inputs: array, tensor or frame.
             y: outputs, where NaN is a missing value.
-            sample_weight: how often each row counts, in whole numbers.
+            sample_weight: how often each row counts; where these are no whole numbers, rows are repeated or left out at
+                random so that they count by their weights on average.
             validation: validation rows, whose likelihood decides when to stop and what "auto" chooses: a pair (X, Y) of
                 your own, or a share to hold out at random, a fifth where `groups` or "auto" needs one. Without them,
                 early stopping uses the ELBO. Rows that `groups` or "auto" holds out are trained on in the end.
@@ -270,7 +271,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         if is_pair(validation):
             request = replace(request, validation=self._own_rows(*validation))
         numbers = None if groups is None else group_numbers(as_array(groups), data.num_rows)
-        fitted = replace(request, groups=numbers).fit(data, copies(sample_weight, data.num_rows))
+        fitted = replace(request, groups=numbers).fit(data, copies(sample_weight, data.num_rows, self._seed))
         self._frame, self._single = outputs.frame, outputs.single
         self._keep(fitted)
         return self

@@ -24,6 +24,7 @@ from mogul.data.checks import (
 )
 from mogul.data.encodings.encoding import InputEncoding
 from mogul.data.sources.containers import Outputs, as_array, frame_kind, named_dataset
+from mogul.data.sources.grids import Grid
 from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, DataError, ShapeError, require_positive, unknown_name
 from mogul.fitted.blueprint import Blueprint
@@ -148,6 +149,45 @@ class Fitted:
             return self._in_units(prediction)
         known = self.known_outputs(given, len(prediction.mean))
         return self._in_units(prediction).given(known, seed)
+
+    def predict_grid(self, grid: Any, quantiles: Sequence[float] = (), num_samples: int = 100, seed: int = 0) -> Any:
+        """Predictions of each cell of an xarray Dataset or DataArray, as a Dataset on the same coordinates.
+
+        For each output `a` it has variables a, a_std, and for a level of 0.1 a_q0.1. Inputs are coordinates and
+        variables of the grid. Cells without some input have NaN, but for inputs that had gaps in training. Needs
+        `mogul[xarray]`.
+
+        Example:
+            >>> grid = xarray.Dataset(coords={"x": [0.0, 1.0, 2.0], "y": [0.0, 1.0]})  # doctest: +SKIP
+            >>> fitted.predict_grid(grid)["Cd_std"].sizes  # doctest: +SKIP
+            Frozen({'x': 3, 'y': 2})
+        """
+        if self.is_latent:
+            raise ConfigError("A grid has inputs; this model infers its inputs from outputs. Use reconstruct.")
+        cells = Grid.of(grid)
+        unknown = [name for name in self.input_columns if name not in cells.frame.columns]
+        if unknown:
+            raise DataError(
+                f"A grid must have the inputs of training, {', '.join(self.input_columns)}; {unknown[0]!r} is not "
+                f"among {', '.join(cells.frame.columns)}. Rename a coordinate or a variable."
+            )
+        columns = () if self.encoding is None else self.encoding.columns
+        filled = {each.name for each in columns if getattr(each, "fill", None) is not None}
+        whole = cells.complete([name for name in self.input_columns if name not in filled])
+        if not whole.any():
+            raise DataError("Cells of a grid must have inputs; none has all of them. Fill in the gaps.")
+        x = self.encoded(cells.frame.loc[whole, self.input_columns])
+        rows = Dataset(x, np.full((len(x), len(self.output_names)), np.nan), check_outputs=False)
+        parts = [part for part, _ in self.predict_parts(rows, num_samples, seed)]
+        named = {"": [part.mean for part in parts], "_std": [part.std for part in parts]}
+        named |= {f"_q{level:g}": [part.quantiles([level])[0] for part in parts] for level in quantiles}
+        columns_of = {}
+        for place, name in enumerate(self.output_names):
+            for suffix, values in named.items():
+                column = np.full(len(whole), np.nan)
+                column[whole] = np.concatenate(values)[:, place]
+                columns_of[f"{name}{suffix}"] = column
+        return cells.filled(columns_of)
 
     def encoded(self, x: Any) -> Any:
         """Inputs as numbers, from a frame with the columns of training; itself where inputs are numbers without gaps.
@@ -603,14 +643,16 @@ def summary_lines(fitted: Fitted) -> list[str]:
     ]
     if fitted.check is None:
         return [*lines, "Not checked at rows that it was not trained on"]
-    sides = fitted.check.model, fitted.check.least_squares
-    own, line = ([each.r2 for each in side if each.r2 is not None][:_SHOWN] for side in sides)
-    bands = ", ".join(f"{100 * each.in_band:.0f} %" for each in sides[0][:_SHOWN] if each.in_band is not None)
+    check = fitted.check
+    sides = check.model, check.least_squares, check.mean
+    r2 = ", ".join(f"{each.name} {each.r2:.2f}" for each in check.model[:_SHOWN] if each.r2 is not None)
+    bands = ", ".join(f"{100 * each.in_band:.0f} %" for each in check.model[:_SHOWN] if each.in_band is not None)
+    errors = [", ".join(f"{each.rmse:.3g}" for each in side[:_SHOWN] if each.rmse is not None) for side in sides]
     return [
         *lines,
-        f"Checked on {fitted.check.rows_words}",
-        f"R² {', '.join(f'{r2:.2f}' for r2 in own)}; of least squares {', '.join(f'{r2:.2f}' for r2 in line)}",
-        f"95 % bands hold {bands} of the values",
+        f"Checked on {check.rows_words}",
+        f"R² {r2}; 95 % bands hold {bands} of the values",
+        f"RMSE {errors[0]}; of least squares {errors[1]}; of the mean {errors[2]}",
     ]
 
 

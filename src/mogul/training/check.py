@@ -11,8 +11,10 @@ from scipy.special import ndtr
 from sklearn.linear_model import LinearRegression
 
 from mogul._typing import Array, IntArray
-from mogul.core.check import CALIBRATION, LEFT_OUT, Check, Unseen
+from mogul.core.check import CALIBRATION, HELD_OUT, LEFT_OUT, Check, Unseen
 from mogul.data import Dataset
+from mogul.data.advice import order_advice
+from mogul.data.encodings.dates import Dates
 from mogul.fitted.fitted import Fitted
 from mogul.models.model import Model
 from mogul.prediction import Prediction, predict
@@ -130,19 +132,40 @@ def with_check(fitted: Fitted, data: Dataset, units: Int[IntArray, "N"], seed: i
     if data.num_rows < _FEWEST_ROWS:
         return replace(fitted, unseen=None)
     line, mean = _cross_fitted(data, unseen, units, seed) if unseen.how == LEFT_OUT else _without(data, unseen, units)
-    return replace(fitted, unseen=None, check=_check(unseen, data.rows(unseen.places), line, mean))
+    in_order = len(np.unique(units)) == data.num_rows and has_order(data)
+    return replace(fitted, unseen=None, check=_check(unseen, data.rows(unseen.places), line, mean, in_order))
 
 
 def checked_by(fitted: Fitted, train: Dataset, aside: Dataset, seed: int, how: str = CALIBRATION) -> Fitted:
     """The model with a check by rows that were set aside."""
     unseen = predicted_rows(fitted, aside, np.arange(aside.num_rows), how, seed)
     test = aside.rows(unseen.places)
-    return replace(fitted, unseen=None, check=_check(unseen, test, *_baselines(train, test)))
+    in_order = how == HELD_OUT and has_order(train)
+    return replace(fitted, unseen=None, check=_check(unseen, test, *_baselines(train, test), in_order))
 
 
-def _check(unseen: Unseen, test: Dataset, line: Unseen, mean: Unseen) -> Check:
-    sides = (each.scores(test.output_names, test.y) for each in (unseen, line, mean))
-    return Check(unseen.how, test.num_rows, *sides)
+def spare_rows(data: Dataset, units: Int[IntArray, "N"], seed: int) -> tuple[Dataset, Dataset | None]:
+    """Most rows, and a fifth of them that are spared for a check, whole units; None where some output needs all."""
+    distinct, unit = np.unique(units, return_inverse=True)
+    count = max(len(distinct) // 5, min(_FEWEST_ROWS, len(distinct) // 2))
+    is_spared = (np.random.default_rng(seed).permutation(len(distinct)) < count)[unit.ravel()]
+    rest, spared = data.rows(np.flatnonzero(~is_spared)), data.rows(np.flatnonzero(is_spared))
+    if spared.num_rows < _FEWEST_ROWS or np.isnan(spared.y).all() or np.isnan(rest.y).all(axis=0).any():
+        return data, None
+    return rest, spared
+
+
+def has_order(data: Dataset) -> bool:
+    """Whether rows follow each other in time: a date is among the inputs, or neighbours are alike."""
+    columns = () if data.encoding is None else data.encoding.columns
+    return (
+        any(isinstance(each, Dates) and each.origin is not None for each in columns) or order_advice(data) is not None
+    )
+
+
+def _check(unseen: Unseen, test: Dataset, line: Unseen, mean: Unseen, in_order: bool) -> Check:
+    own, of_line, of_mean = (each.scores(test.output_names, test.y) for each in (unseen, line, mean))
+    return Check(unseen.how, test.num_rows, own, of_line, of_mean, in_order)
 
 
 def _without(data: Dataset, unseen: Unseen, units: Int[IntArray, "N"]) -> tuple[Unseen, Unseen]:

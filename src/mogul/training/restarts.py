@@ -45,7 +45,7 @@ class Restarts:
             checkpoint.restore(self)
         done = sum(len(run.records) for run in self.runs)
         with bar or Bar() as bar:
-            bar.stage(f"{label}: epoch", self.most_epochs, done)
+            bar.stage(f"{label}: epoch" if self.most_epochs else f"{label}: posterior", self.most_epochs, done)
 
             def after_epoch(run: Run, record: EpochRecord) -> None:
                 bar.advance(self._status(record))

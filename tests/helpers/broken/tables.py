@@ -159,8 +159,8 @@ def nothing_at_all(rng: np.random.Generator, folder: Path) -> Case:
 
 @kind
 def other_encoding(rng: np.random.Generator, folder: Path) -> Case:
-    encoding = pick(rng, "latin-1", "utf-16", "utf-32", "shift-jis")
-    text = good(rng).rename(columns={"a": "ä" if encoding == "latin-1" else "α"}).to_csv(index=False)
+    encoding = pick(rng, "utf-16", "utf-32", "shift-jis")
+    text = good(rng).rename(columns={"a": "α"}).to_csv(index=False)
     (folder / "t.csv").write_bytes(text.encode(encoding))
     return Case(fit("t.csv"), "CSV must be text in UTF-8", "of t.csv is 0x", "Save it as CSV UTF-8")
 

@@ -76,11 +76,12 @@ class Word:
 
         >>> Word(1, "1.234,5", 0).remedy
         'Encode it as numbers, with a point for decimals and no commas'
+        >>> Word(1, "n.d.", 0).remedy
+        'Encode it as numbers, name it in missing (--missing) if it stands for a gap'
         """
-        commas = isinstance(self.value, str) and "," in self.value
-        return "Encode it as numbers" + (
-            ", with a point for decimals and no commas" if commas and looks_like_a_number(self.value) else ""
-        )
+        if looks_like_a_number(self.value):
+            return "Encode it as numbers" + (", with a point for decimals and no commas" if "," in self.value else "")
+        return "Encode it as numbers, name it in missing (--missing) if it stands for a gap"
 
 
 def as_numbers(column: "pd.Series[Any]") -> tuple[Array, Word | None]:

@@ -13,6 +13,7 @@ from mogul.data.checks import as_matrix, require_finite_inputs, require_no_infin
 from mogul.errors import ConfigError, DataError, ShapeError
 
 FrameKind = Literal["pandas", "polars"]
+_MOST_COPIES = 100  # of a row on average, for weights that are no whole numbers
 
 
 @dataclass(frozen=True)
@@ -115,25 +116,55 @@ def require_same_index(X: Any, Y: Any) -> None:
     )
 
 
-def copies(weights: Any, num_rows: int) -> Int[IntArray, "K"] | None:
+def copies(weights: Any, num_rows: int, seed: int = 0) -> Int[IntArray, "K"] | None:
     """Indices of training rows, each repeated by its weight; None if all weights are one.
 
-    A row of weight 2 is two rows with the same values, so weights must be whole numbers.
+    A row of weight 2 is two rows with the same values. Other weights are met on average, by systematic resampling
+    (Kitagawa 1996): row n comes ⌊W_n + u⌋ − ⌊W_{n−1} + u⌋ times, with W the cumulative sum in an order drawn at random
+    and u one uniform number. A count differs from its weight by less than one, and the sum of all from theirs, too.
 
     >>> copies([1, 0, 2], 3)
     array([0, 2, 2])
+    >>> np.bincount(copies([0.5, 0.5, 3.2, 1.8], 4), minlength=4).sum()
+    np.int64(6)
     """
     if weights is None:
         return None
     values = np.asarray(weights, dtype=np.float64)
     if values.shape != (num_rows,):
         raise ShapeError(f"sample_weight must be ({num_rows},), one for each row; got {values.shape}. Give one each.")
-    wrong = values[~((values >= 0) & (values == np.floor(values)) & np.isfinite(values))]
+    wrong = values[~((values >= 0) & np.isfinite(values))]
     if len(wrong):
         raise ConfigError(
-            f"sample_weight must be whole numbers, 0 or more: how often a row counts; got {wrong[0]}. "
-            "Round them, or leave them out."
+            f"sample_weight must be 0 or more: how often a row counts; got {wrong[0]}. Leave such rows out."
         )
     if not values.any():
         raise ConfigError("sample_weight must leave some rows; all weights are zero. Leave it out.")
+    whole = values == np.floor(values)
+    if not whole.all():
+        _require_few_copies(values)
+        values = _resampled(values, seed)
+    if not values.any():
+        raise ConfigError(
+            f"sample_weight must leave some rows; the sum of all is {np.sum(weights):.3g}. Divide by their mean."
+        )
     return None if (values == 1).all() else np.repeat(np.arange(num_rows), values.astype(np.int64))
+
+
+def _require_few_copies(weights: Float[Array, "N"]) -> None:
+    """Refuse weights that are no counts, such as 1/σ² in small units, before memory is taken for the copies."""
+    if weights.sum() > _MOST_COPIES * len(weights):
+        raise ConfigError(
+            f"sample_weight is how often a row counts, {_MOST_COPIES} times on average at most; got "
+            f"{weights.mean():.3g} on average. Divide by their mean."
+        )
+
+
+def _resampled(weights: Float[Array, "N"], seed: int) -> Float[Array, "N"]:
+    """Whole numbers with these means."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(weights))
+    ends = np.floor(np.cumsum(weights[order]) + rng.uniform())
+    counts = np.empty(len(weights))
+    counts[order] = np.diff(ends, prepend=0.0)
+    return counts

@@ -13,6 +13,7 @@ from mogul.data.dataset import Dataset
 from mogul.data.encodings.encoding import InputEncoding, rows_to_keep, warn_of_filled
 from mogul.data.sources.containers import Outputs, as_array, frame_kind, named_dataset, require_same_index
 from mogul.data.sources.formats import read_table
+from mogul.data.sources.grids import Grid, is_grid
 from mogul.data.sources.reading import Columns, Reading
 from mogul.data.sources.table import Table, require_names
 from mogul.errors import ConfigError, DataError, ShapeError, warn
@@ -51,6 +52,8 @@ def given_data(
         ['a']
     """
     is_path, reading = isinstance(X, str | PathLike), reading or Reading()
+    if is_grid(X):
+        X, targets = _cells(X, Y, targets)
     if isinstance(X, Dataset):
         _require_absent("a Dataset, which has outputs of its own", Y=Y, targets=targets, inputs=inputs)
         return X, groups
@@ -100,6 +103,22 @@ def _from_arrays(X: Any, Y: Any, groups: Any, reading: Reading) -> tuple[Dataset
     data = named_dataset(encoding.apply(frame), encoding.features, outputs)
     data.encoding = None if encoding.is_plain else encoding
     return data, groups
+
+
+def _cells(X: Any, Y: Any, targets: str | Sequence[str] | None) -> tuple[Any, list[str]]:
+    """A grid as a frame with a row for each cell where some target is known, and its targets."""
+    if Y is not None:
+        raise ConfigError(
+            f"A grid holds inputs and outputs; got {_kind(Y)} as Y, too. Put them into one Dataset, and name targets."
+        )
+    grid = Grid.of(X)
+    wanted = _names(targets) if targets is not None else grid.variables if len(grid.variables) == 1 else []
+    if not wanted:
+        raise ConfigError(
+            f"targets must name the variables to predict; got none. The grid has {', '.join(grid.variables)}. "
+            f"Try targets={grid.variables[-1:]!r}."
+        )
+    return grid.known(wanted), wanted
 
 
 def _without_groups(X: Any, column: str) -> tuple[Any, Any]:

@@ -151,8 +151,8 @@ class Columns:
                 reasons[name] = f"Inputs should have values; {name!r} of {table.source} has none, and was left out."
             elif name not in self.categories and is_label(column, table.source):
                 reasons[name] = (
-                    f"Texts should come again to be learnt from; most rows of {name!r} of {table.source} have one of "
-                    "their own, and it was left out."
+                    f"{name!r} of {table.source} was left out: most of its texts are in one row only, so nothing can "
+                    "be learnt from them."
                 )
         return reasons
 

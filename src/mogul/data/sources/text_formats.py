@@ -16,6 +16,8 @@ from mogul.errors import DataError
 _DELIMITER_WORDS = {",": "commas", ";": "semicolons between cells", "\t": "tabs between cells"}
 _DELIMITERS = tuple(_DELIMITER_WORDS)
 _DECIMAL_COMMA = r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?"
+# Bytes that no text in Windows-1252 is likely to have: control characters, and letters of other encodings.
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _ARFF_NUMBERS = ("numeric", "real", "integer")
 _ATTRIBUTE = re.compile(r"""@attribute\s+('(?:[^'\\]|\\.)*'|"[^"]*"|[^\s{]+)\s*(.*)""", re.IGNORECASE)
 
@@ -24,7 +26,8 @@ def read_csv(content: bytes, source: str) -> Table:
     """Comma-separated values with a line of names; empty cells and NA are missing, and every row has all cells.
 
     Semicolons and tabs may stand for commas, and numbers may then have decimal commas. Columns without name and value,
-    and rows without value at the end, are left out.
+    a first one without name that counts the rows, lines of comments before the names, and rows without value at the end
+    are left out.
 
     >>> table = read_csv(b"a;b;\\n1,5;2;\\n;;\\n", "a file")
     >>> list(table.columns), list(table.columns["a"])
@@ -32,11 +35,14 @@ def read_csv(content: bytes, source: str) -> Table:
     >>> table.notes
     ('semicolons between cells, decimal commas; 1 empty column and 1 empty row at the end left out',)
     """
-    text = decoded(content, source)
+    text, notes = _text_of(content, source)
     delimiter = _delimiter(text)
     require_room(8 * (text.count(delimiter) + text.count("\n") + 1), source)
     with readable_as("CSV", source):
-        names = _checked_rows(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), source)
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        names, counts_rows = _checked_rows(rows, source)
+    notes += ["a first column that counts the rows left out"] if counts_rows else []
+    with readable_as("CSV", source):
         frame = pd.read_csv(
             io.StringIO(text),
             sep=delimiter,
@@ -46,7 +52,25 @@ def read_csv(content: bytes, source: str) -> Table:
             skipinitialspace=True,
             low_memory=False,
         )
-    return _tidied(frame, delimiter, source)
+    return _tidied(frame, delimiter, source, notes)
+
+
+def _text_of(content: bytes, source: str) -> tuple[str, list[str]]:
+    """The text without comments before the names, and notes of what was done."""
+    notes = []
+    try:
+        text = decoded(content, source)
+    except DataError:
+        if _CONTROL.search(content):
+            raise
+        text = content.decode("cp1252")  # as spreadsheets in Europe write it
+        notes.append("letters of Windows-1252, not of UTF-8")
+    lines = text.lstrip().splitlines(keepends=True)
+    count = next((place for place, line in enumerate(lines) if not line.startswith("#")), 0)
+    if not count or any(lines[count - 1].count(sign) == lines[count].count(sign) > 0 for sign in _DELIMITERS):
+        return text, notes  # no comments, or the last one has a name for each column
+    plural = "s" if count > 1 else ""
+    return "".join(lines[count:]), [*notes, f"{count} line{plural} of comments left out"]
 
 
 def decoded(content: bytes, source: str, what: str = "CSV") -> str:
@@ -71,8 +95,11 @@ def _delimiter(text: str) -> str:
     return max(_DELIMITERS, key=line.count)
 
 
-def _checked_rows(rows: Iterator[list[str]], source: str) -> list[str]:
-    """The names in the first line, after checking that every row has the same number of cells."""
+def _checked_rows(rows: Iterator[list[str]], source: str) -> tuple[list[str], bool]:
+    """The names in the first line, and whether the first column only counts the rows, as pandas and R write it.
+
+    Every row is checked to have the same number of cells.
+    """
     header = next((row for row in rows if row), None)
     if header is None:
         raise DataError(f"A table must have a line of names; {source} is empty. Give some data.")
@@ -84,15 +111,21 @@ def _checked_rows(rows: Iterator[list[str]], source: str) -> list[str]:
             f"The first line must name the columns; in {source} it holds numbers: {', '.join(names[:4])}. "
             "Put a line of names before it."
         )
+    counted: dict[int, int] = {}  # rows less their number in the first column
     for number, row in enumerate((row for row in rows if row), start=1):
         if len(row) != len(names):
             raise DataError(
                 f"Each row must have {len(names)} cells, one for each name; row {number} of {source} has "
                 f"{len(row)}. Correct that row; empty cells are missing values."
             )
+        if not names[0] and row[0].strip().isdecimal():
+            difference = number - int(row[0])
+            counted[difference] = counted.get(difference, 0) + 1
         empty -= {place for place in empty if row[place].strip()}
+    counts_rows = list(counted.items()) in ([(1, number)], [(0, number)]) if counted else False
+    empty |= {0} if counts_rows else set()
     require_names([name or (NO_NAME if place in empty else "") for place, name in enumerate(names)], source)
-    return [f"{NO_NAME}{place}" if place in empty else name for place, name in enumerate(names)]
+    return [f"{NO_NAME}{place}" if place in empty else name for place, name in enumerate(names)], counts_rows
 
 
 def _is_number(text: str) -> bool:
@@ -103,9 +136,10 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _tidied(frame: pd.DataFrame, delimiter: str, source: str) -> Table:
+def _tidied(frame: pd.DataFrame, delimiter: str, source: str, notes: list[str]) -> Table:
     """Without empty columns and rows at the end, with decimal commas as points, and a note of it."""
     names = [name for name in frame.columns if not str(name).startswith(NO_NAME)]
+    num_empty = int(frame[frame.columns.difference(names)].isna().all().sum())
     full = np.flatnonzero(frame[names].notna().any(axis=1))
     num_rows = int(full[-1]) + 1 if len(full) else 0
     body, commas = frame[names].iloc[:num_rows], False
@@ -117,12 +151,13 @@ def _tidied(frame: pd.DataFrame, delimiter: str, source: str) -> Table:
     kind = [_DELIMITER_WORDS[delimiter], *(["decimal commas"] if commas else [])] if delimiter != "," else []
     left = [
         f"{count:,} empty {what}{'s' if count > 1 else ''}"
-        for count, what in ((len(frame.columns) - len(names), "column"), (len(frame) - num_rows, "row"))
+        for count, what in ((num_empty, "column"), (len(frame) - num_rows, "row"))
         if count and num_rows
     ]
-    parts = [", ".join(kind), *([f"{' and '.join(left)} at the end left out"] if left else [])]
+    told = [", ".join(kind)] if commas or left or notes else []
+    parts = [*told, *notes, *([f"{' and '.join(left)} at the end left out"] if left else [])]
     note = "; ".join(part for part in parts if part)
-    return Table(source, columns, notes=(note,) if note and (commas or left) else ())
+    return Table(source, columns, notes=(note,) if note else ())
 
 
 def with_points(column: "pd.Series[Any]") -> "pd.Series[Any] | None":
