@@ -216,6 +216,7 @@ CHANGES = {
     "correlated_mixing": True,
     "dropout": 0.3,
     "num_mixing_inducing": 3,
+    "shared_inducing": True,
     "num_top_latents": 3,
     "num_top_inducing": 3,
     "layers": [(2, 4), (2, 4), (2, 4)],
