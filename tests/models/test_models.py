@@ -233,7 +233,8 @@ def anatomy(model: Model) -> object:
     modules = [
         (type(each), getattr(each, "dropout", None), getattr(each, "nonlinearity", None)) for each in model.modules()
     ]
-    return {name: value.shape for name, value in model.state_dict().items()}, modules
+    shapes = {name: value.shape for name, value in model.state_dict().items()}
+    return shapes, modules, len(list(model.parameters()))  # those that parts share count once
 
 
 @pytest.mark.parametrize("name", models.FAMILIES)

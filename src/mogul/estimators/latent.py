@@ -30,7 +30,7 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
     Args:
         n_components: the number of latent inputs.
         model: one of the families of `mogul.models.names()`; `-lvm` may be left out.
-        preset: "default" or "paper"; None is the default.
+        preset: "default", "paper" or "paper-fast", as `mogul.fit` takes them; None is the default.
         config: a whole `TrainingConfig` in place of a preset.
         epochs: passes over the data.
         batch_size: rows per step.

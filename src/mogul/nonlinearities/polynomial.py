@@ -59,7 +59,7 @@ class PiecewisePolynomial(Nonlinearity):
         return value
 
     def mean(self, mean: Float[Tensor, "*S"], var: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
-        total: Tensor = sum(_Powers.of(part, mean, var).total(part) for part in self._parts())  # type: ignore[assignment]
+        total: Tensor = sum(_Powers.of(term, mean, var).total(term) for term in self._terms())  # type: ignore[assignment]
         return total.to(mean)
 
     def variance(self, mean: Float[Tensor, "*S"], var: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
@@ -71,33 +71,33 @@ class PiecewisePolynomial(Nonlinearity):
         var: tuple[Float[Tensor, "*S"], Float[Tensor, "*S"]],
         cov: Float[Tensor, "*S"],
     ) -> Float[Tensor, "*S"]:
-        parts = self._parts()
-        first, second = ([_Powers.of(part, m, v) for part in parts] for m, v in zip(mean, var, strict=True))
+        terms = self._terms()
+        first, second = ([_Powers.of(term, m, v) for term in terms] for m, v in zip(mean, var, strict=True))
         correlation = (cov.double() / (first[0].scale * second[0].scale)).clamp(-_LARGEST, _LARGEST)
         total = torch.zeros_like(correlation)
-        for one, x in zip(parts, first, strict=True):
-            for other, y in zip(parts, second, strict=True):
+        for one, x in zip(terms, first, strict=True):
+            for other, y in zip(terms, second, strict=True):
                 table = _covariances(x, y, correlation)
                 for k, own in enumerate(one.coefficients):
                     for n, theirs in enumerate(other.coefficients):
                         total = total + own * theirs * table[k, n]
         return total.to(cov)
 
-    def _parts(self) -> "list[_Part]":
+    def _terms(self) -> "list[_Term]":
         """The first piece for all a, and what changes at each break, in powers of the distance from it."""
-        parts = [_Part(None, tuple(self.pieces[0]))]
+        terms = [_Term(None, tuple(self.pieces[0]))]
         for start, (before, after) in zip(self.breaks, pairwise(self.pieces), strict=True):
             change = [0.0] * max(len(before), len(after))
             for sign, piece in ((-1.0, before), (1.0, after)):
                 for power, coefficient in enumerate(piece):
                     for k in range(power + 1):
                         change[k] += sign * coefficient * math.comb(power, k) * start ** (power - k)
-            parts.append(_Part(start, tuple(change)))
-        return parts
+            terms.append(_Term(start, tuple(change)))
+        return terms
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Term:
     """Σ cₖ (a − start)₊ᵏ, or Σ cₖ aᵏ without a start."""
 
     start: float | None
@@ -121,10 +121,10 @@ class _Powers:
     moments: list[Float[Tensor, "*S"]]
 
     @staticmethod
-    def of(part: _Part, mean: Float[Tensor, "*S"], var: Float[Tensor, "*S"]) -> "_Powers":
-        """The moments of one part's powers."""
+    def of(term: _Term, mean: Float[Tensor, "*S"], var: Float[Tensor, "*S"]) -> "_Powers":
+        """The moments of one term's powers."""
         scale = var.double().clamp_min(torch.finfo(torch.float64).tiny ** 0.5).sqrt()
-        return _Powers._of(mean.double() - (part.start or 0.0), scale, part.start is not None, len(part.coefficients))
+        return _Powers._of(mean.double() - (term.start or 0.0), scale, term.start is not None, len(term.coefficients))
 
     @staticmethod
     def _of(mean: Tensor, scale: Tensor, truncated: bool, count: int) -> "_Powers":
@@ -154,9 +154,9 @@ class _Powers:
         ratio = (self.ratio - sign * other.ratio) + (sign - correlation) * other.ratio
         return _Powers._of(self.scale * ratio, self.scale * left, self.truncated, len(self.moments))
 
-    def total(self, part: _Part) -> Float[Tensor, "*S"]:
+    def total(self, term: _Term) -> Float[Tensor, "*S"]:
         """Σ cₖ Iₖ."""
-        terms = zip(part.coefficients, self.moments, strict=True)
+        terms = zip(term.coefficients, self.moments, strict=True)
         return sum((c * moment for c, moment in terms), torch.zeros_like(self.mean))
 
 
