@@ -46,7 +46,7 @@ _NUM_INDUCING = 200
 # The most inducing points at an exact start: they are spread out, and most data need fewer.
 MOST_INDUCING = 600
 # Preset paper-fast with many rows: chosen on validation rows of Kuka (docs/laboratory.md).
-_PAPER_FAST_BATCH, _PAPER_FAST_RATE, _PAPER_FAST_STEPS, _PAPER_FAST_EPOCHS = 250, 0.05, 1800, 30
+_PAPER_FAST_BATCH, _PAPER_FAST_RATE, _PAPER_FAST_STEPS = 250, 0.05, 3600
 _IN_GROUPS = ("mogp", "gprn", "n-sbgprn")
 # The most outputs that have one latent GP each: with few rows, and with many.
 _SEPARATE_OUTPUTS, _FEW_OUTPUTS = 24, 4
@@ -288,7 +288,8 @@ def _paper_fast(model: str, seed: int, num_rows: int, own_kernel: bool) -> Train
     if num_rows <= FEW_ROWS and not own_kernel:
         return from_exact_start(model, seed, num_rows)
     recipe = Name.parse(model).recipe
-    epochs = _epochs(math.ceil(num_rows / _PAPER_FAST_BATCH), _PAPER_FAST_STEPS, _PAPER_FAST_EPOCHS)
+    steps_each = math.ceil(num_rows / _PAPER_FAST_BATCH)
+    epochs = min(_MAX_EPOCHS, max(_FEWEST_EPOCHS, math.ceil(_PAPER_FAST_STEPS / steps_each)))
     return TrainingConfig(
         epochs=epochs,
         batch_size=_PAPER_FAST_BATCH,
