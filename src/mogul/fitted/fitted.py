@@ -28,6 +28,7 @@ from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, DataError, ShapeError, require_positive, unknown_name
 from mogul.fitted.blueprint import Blueprint
 from mogul.fitted.calibration import Calibration
+from mogul.fitted.encoder import Encoder
 from mogul.fitted.history import Choice, History, TrainedRows
 from mogul.fitted.latent import importance_weighted_bound, infer_inputs
 from mogul.fitted.predictor import FittedPredictor, PooledPredictor, Predictor
@@ -501,6 +502,7 @@ class FittedLatent(Fitted):
 
     training: Batch
     inference: InferenceConfig
+    encoder: Encoder | None = None
 
     @property
     def is_latent(self) -> bool:
@@ -530,8 +532,21 @@ class FittedLatent(Fitted):
         found: Array = scales[0].expand(len(self.input_names)).numpy()
         return found / float(found.max())
 
+    def amortised(self, seed: int = 0) -> "FittedLatent":
+        """The same with an encoder, a net that gives q(x) of new rows: see `mogul.fitted.encoder`."""
+        return replace(self, encoder=Encoder.fit(_latent(self.model), self.training, seed))
+
+    def encode(self, y: Any) -> Latent:
+        """q(X*) of new rows by the encoder alone, without a search."""
+        if self.encoder is None:
+            raise ConfigError("encode needs an encoder; this model has none. Call amortised() for one that has.")
+        return self.encoder.encode(self._rows(y))
+
     def infer(self, y: Any, seed: int = 0) -> Latent:
-        """q(X*) of new rows, from their observed outputs; NaN is missing."""
+        """q(X*) of new rows, from their observed outputs; NaN is missing.
+
+        With an encoder a search begins there, too, and each row keeps the end with the larger bound.
+        """
         return self._infer(self._rows(y), torch.Generator().manual_seed(seed))
 
     def reconstruct(self, y: Any, num_samples: int = 100, seed: int = 0) -> Prediction:
@@ -577,7 +592,7 @@ class FittedLatent(Fitted):
 
     def _infer(self, rows: Batch, generator: torch.Generator) -> Latent:
         with torch.enable_grad():
-            return infer_inputs(self.model, self.training, rows, self.inference, generator)
+            return infer_inputs(self.model, self.training, rows, self.inference, generator, self.encoder)
 
     def _rows(self, y: Any) -> Batch:
         matrix, _ = as_matrix(in_order(y, self.output_names, "Y"), "Y")

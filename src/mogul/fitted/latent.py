@@ -10,11 +10,14 @@ from mogul.config import InferenceConfig
 from mogul.core.moments import Marginals, standard_normal
 from mogul.data import Batch
 from mogul.errors import ConfigError
+from mogul.fitted.encoder import Encoder
 from mogul.models.model import Latent, Model
 from mogul.objective import Expectation, row_log_likelihood
 
 # Numbers in the largest tensor of a part: 130 MB in float32.
 _NUMBERS_AT_ONCE = 2**25
+# Draws that two searches of the same row are compared by.
+_JUDGING_DRAWS = 50
 
 
 def infer_inputs(
@@ -23,10 +26,12 @@ def infer_inputs(
     new: Batch,
     config: InferenceConfig,
     generator: torch.Generator,
+    encoder: Encoder | None = None,
 ) -> Latent:
     """q(X*) of new rows, by maximising their ELBO with everything but q(X*) frozen (appendix, Unsupervised Learning).
 
-    Each row starts at the latent mean of the training row nearest to it in the outputs that both have observed.
+    Each row starts at the latent mean of the training row nearest to it in the outputs that both have observed. With an
+    encoder it also starts there, and keeps the end with the larger bound: never less than that of the first start.
 
     Args:
         model: a trained model with latent inputs.
@@ -34,13 +39,22 @@ def infer_inputs(
         new: the new rows; missing outputs are left out.
         config: how to fit.
         generator: draws.
+        encoder: gives a second start.
     """
     trained = model.inputs
     if not isinstance(trained, Latent):
         raise ConfigError("The model must have latent inputs; this one's are observed. Fit an '-lvm' model.")
     nearest = nearest_rows(known, new)
     scale = torch.exp(trained.log_scale.detach()).mean().item()
-    latent = Latent(trained.mean.detach()[nearest], scale=scale)
+    start = Latent(trained.mean.detach()[nearest], scale=scale)
+    if encoder is None:
+        return _searched(model, start, new, config, generator)
+    other = _searched(model, encoder.encode(new), new, config, _copied(generator))
+    return _best_of(model, [_searched(model, start, new, config, generator), other], new, config, generator)
+
+
+def _searched(model: Model, latent: Latent, new: Batch, config: InferenceConfig, generator: torch.Generator) -> Latent:
+    """Gradient steps from a start; draws depend on the generator alone, not on the start or on other rows."""
     optimiser = torch.optim.Adam(latent.parameters(), lr=config.learning_rate)
     frozen = [parameter for parameter in model.parameters() if parameter.requires_grad]
     for parameter in frozen:
@@ -56,6 +70,30 @@ def infer_inputs(
         for parameter in frozen:
             parameter.requires_grad_(True)
     return latent
+
+
+@torch.no_grad()
+def _best_of(
+    model: Model, tries: list[Latent], new: Batch, config: InferenceConfig, generator: torch.Generator
+) -> Latent:
+    """Of each row the try with the largest bound, by the same draws for all."""
+    bounds = []
+    for latent in tries:
+        same = _copied(generator)
+        draws = [row_bounds(model, latent, new, config.expectation, same) for _ in range(_JUDGING_DRAWS)]
+        bounds.append(torch.stack(draws).mean(0))
+    best = torch.stack(bounds).argmax(0)
+    rows = torch.arange(len(new))
+    chosen = Latent(torch.stack([latent.mean for latent in tries])[best, rows])
+    chosen.log_scale.copy_(torch.stack([latent.log_scale for latent in tries])[best, rows])
+    return chosen
+
+
+def _copied(generator: torch.Generator) -> torch.Generator:
+    """A generator of the same draws."""
+    copy = torch.Generator()
+    copy.set_state(generator.get_state())
+    return copy
 
 
 def row_bounds(
