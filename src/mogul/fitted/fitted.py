@@ -30,7 +30,7 @@ from mogul.fitted.blueprint import Blueprint
 from mogul.fitted.calibration import Calibration
 from mogul.fitted.encoder import Encoder
 from mogul.fitted.history import Choice, History, TrainedRows
-from mogul.fitted.latent import importance_weighted_bound, infer_inputs
+from mogul.fitted.latent import importance_weighted_bound, infer_inputs, posterior_draws
 from mogul.fitted.predictor import FittedPredictor, PooledPredictor, Predictor
 from mogul.metrics import FEW_OUTER, NUM_INNER, NUM_OUTER, Scores, score
 from mogul.models.model import Latent, Model
@@ -550,11 +550,14 @@ class FittedLatent(Fitted):
         return self._infer(self._rows(y), torch.Generator().manual_seed(seed))
 
     def reconstruct(self, y: Any, num_samples: int = 100, seed: int = 0) -> Prediction:
-        """The predictive distribution of all outputs of new rows, missing ones included, given the observed ones."""
+        """The predictive distribution of all outputs of new rows, missing ones included, given the observed ones.
+
+        Rows with gaps may lie where q(X*) is, or where training rows do: see `mogul.fitted.latent.posterior_draws`.
+        """
         require_positive(num_samples=num_samples)
         generator = torch.Generator().manual_seed(seed)  # one for all: x and f must not share their noise
-        with torch.no_grad():
-            draws = self._infer(self._rows(y), generator).marginals().sample(num_samples, generator)
+        rows, known = self._rows(y), _latent(self.model).marginals()
+        draws = posterior_draws(self.model, self._infer(rows, generator), known, rows, num_samples, generator)
         return predict(self.model, draws, num_samples, generator).rescaled(self.scaling.outputs)
 
     def log_evidence_bound(self, y: Any, num_samples: int = 1000, seed: int = 0) -> Float[Array, "N"]:

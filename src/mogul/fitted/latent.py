@@ -18,6 +18,8 @@ from mogul.objective import Expectation, row_log_likelihood
 _NUMBERS_AT_ONCE = 2**25
 # Draws that two searches of the same row are compared by.
 _JUDGING_DRAWS = 50
+# Draws of q that its evidence is estimated by; places of the training rows, of each and of all; rows at once.
+_EVIDENCE_DRAWS, _PLACES_EACH, _MOST_PLACES, _ROWS_OF_PLACES = 200, 20, 20_000, 500
 
 
 def infer_inputs(
@@ -122,6 +124,56 @@ def importance_weighted_bound(
         for rows in parts
     ]
     return torch.cat(each)
+
+
+@torch.no_grad()
+def posterior_draws(
+    model: Model, latent: Latent, known: Marginals, new: Batch, num_samples: int, generator: torch.Generator
+) -> Float[Tensor, "S T D"]:
+    """Draws of the latent inputs of new rows: of q(X*), and where outputs are missing also of where training rows lie.
+
+    Observed outputs may suit several places, of which q has one. For rows with gaps x has two priors, each as likely as
+    the other: the unit Normal, whose posterior is q, and the training rows' (1/N) Σ q(xₙ), whose posterior is
+    proportional to p(y | x) among its draws. The evidence p(y) of both, by importance sampling, weighs the two.
+
+    Args:
+        model: a trained model with latent inputs.
+        latent: q(X*).
+        known: q(X) of the training rows.
+        new: the new rows.
+        num_samples: how many draws of each row.
+        generator: draws.
+    """
+    draws = latent.marginals().sample(num_samples, generator)
+    gaps = ~new.observed.all(1)
+    if not bool(gaps.any()):
+        return draws
+    own = importance_weighted_bound(model, latent, new, _EVIDENCE_DRAWS, generator)[gaps]
+    places, evidence = _at_training_rows(model, known, new.rows(gaps.nonzero()[:, 0]), num_samples, generator)
+    there = torch.rand(num_samples, len(own), 1, generator=generator).to(own) < torch.sigmoid(evidence - own)[:, None]
+    draws[:, gaps] = torch.where(there, places, draws[:, gaps])
+    return draws
+
+
+def _at_training_rows(
+    model: Model, known: Marginals, new: Batch, num_samples: int, generator: torch.Generator
+) -> tuple[Float[Tensor, "S T D"], Float[Tensor, "T"]]:
+    """Draws of x from the training rows' q by p(y | x), its signal taken as Normal, and the log mean of p(y | x)."""
+    some = torch.randperm(len(known.mean), generator=generator)[:_MOST_PLACES]
+    each = max(1, min(_PLACES_EACH, _MOST_PLACES // len(some)))
+    x = Marginals(known.mean[some], known.var[some]).sample(each, generator).flatten(0, 1)
+    signal, noise = model.moments(x, 1, generator), model.head.noise(x, generator)
+    precision = 1 / (signal.var + noise.pooled_var())
+    seen, found, evidence = new.observed.to(x), [], []
+    weighted, constant = signal.mean * precision, signal.mean.square() * precision - (precision / (2 * math.pi)).log()
+    for y, observed in zip(new.y.split(_ROWS_OF_PLACES), seen.split(_ROWS_OF_PLACES), strict=True):
+        squares = (y.square() * observed) @ precision.T - 2 * (y * observed) @ weighted.T + observed @ constant.T
+        log_density = -0.5 * squares
+        total = torch.logsumexp(log_density, 1)
+        weight = (log_density - total.unsqueeze(1)).exp()
+        found.append(torch.multinomial(weight, num_samples, replacement=True, generator=generator))
+        evidence.append(total - math.log(len(x)))
+    return x[torch.cat(found).T], torch.cat(evidence)
 
 
 def _weighted_bound(
