@@ -120,11 +120,11 @@ def test_places_of_training_rows_are_drawn_by_the_density_of_what_is_known(circl
     points = Marginals(latent.mean.detach(), torch.zeros_like(latent.mean).detach())
     holes = y[:3].copy()
     holes[:, 2:] = np.nan
-    new = fitted.scaling.batch(Dataset(None, holes), torch.float64)
+    new = fitted.scaling.batch(Dataset(None, holes, check_outputs=False), torch.float64)
     draws, evidence = _at_training_rows(fitted.model, points, new, 20_000, torch.Generator().manual_seed(0))
     with torch.no_grad():
         signal = fitted.model.moments(points.mean, 1, torch.Generator())
-    scale = (signal.var + fitted.model.head.noise.var).sqrt().numpy()
+        scale = (signal.var + fitted.model.head.noise.var).sqrt().numpy()
     each = norm.logpdf(new.y[:, None, :2].numpy(), signal.mean[None, :, :2].numpy(), scale[None, :, :2]).sum(-1)
     np.testing.assert_allclose(evidence.numpy(), logsumexp(each, axis=1) - np.log(100), rtol=1e-9)
     expected = np.exp(each - logsumexp(each, axis=1, keepdims=True)) @ points.mean.numpy()

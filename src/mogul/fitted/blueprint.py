@@ -106,8 +106,8 @@ def rebuilt(blueprint: Blueprint, state: dict[str, Tensor], layouts: Layouts) ->
     model.load_state_dict(laid_out, assign=True)
     for first, *others in shared:
         for other in others:
-            module, _, name = other.rpartition(".")
-            setattr(model.get_submodule(module), name, model.get_parameter(first))
+            module, _, attribute = other.rpartition(".")
+            setattr(model.get_submodule(module), attribute, model.get_parameter(first))
     return model.eval()
 
 

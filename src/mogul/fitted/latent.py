@@ -155,6 +155,7 @@ def posterior_draws(
     return draws
 
 
+@torch.no_grad()
 def _at_training_rows(
     model: Model, known: Marginals, new: Batch, num_samples: int, generator: torch.Generator
 ) -> tuple[Float[Tensor, "S T D"], Float[Tensor, "T"]]:
@@ -166,7 +167,8 @@ def _at_training_rows(
     precision = 1 / (signal.var + noise.pooled_var())
     seen, found, evidence = new.observed.to(x), [], []
     weighted, constant = signal.mean * precision, signal.mean.square() * precision - (precision / (2 * math.pi)).log()
-    for y, observed in zip(new.y.split(_ROWS_OF_PLACES), seen.split(_ROWS_OF_PLACES), strict=True):
+    for part in torch.arange(len(new)).split(_ROWS_OF_PLACES):  # type: ignore[no-untyped-call]  # torch's own
+        y, observed = new.y[part], seen[part]
         squares = (y.square() * observed) @ precision.T - 2 * (y * observed) @ weighted.T + observed @ constant.T
         log_density = -0.5 * squares
         total = torch.logsumexp(log_density, 1)
