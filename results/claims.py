@@ -106,7 +106,7 @@ class Claim:
         """A line of the table."""
         found = self.check(records)
         reason = self.reasons.get(found.verdict, "")
-        if reason in (_TOO_FEW, _NET_FIRST) and "fast" not in found.by.split(", "):
+        if reason in (_TOO_FEW, _NET_FIRST, _ONLY_FAST) and "fast" not in found.by.split(", "):
             reason = ""
         cells = self.place, self.says, found.measured, found.by, f"**{found.verdict}**"
         return "| " + " | ".join((*cells, reason)) + " |"
@@ -155,18 +155,22 @@ def reaches_the_paper(*labels: str) -> Check:
     def check(records: Records) -> Finding:
         said, held, used = [], [], []
         for dataset in ROBOTS:
-            for label in labels:
-                preset = next((name for name in PRESETS[:2] if records.score(dataset, label, name) is not None), None)
-                ll, mrmse = (published("regression", dataset, label, metric) for metric in ("ll", "mrmse"))
-                if preset is None or ll is None or mrmse is None:
-                    continue
-                ours, error = (records.score(dataset, label, preset, metric) for metric in ("ll", "mrmse"))
-                assert ours is not None
-                assert error is not None
-                enough = ours >= ll.mean - 2 * (ll.sd or 0) and error <= mrmse.mean + 2 * (mrmse.sd or 0) + 5e-4
-                said.append(f"{dataset}, {label}: {ours:.2f}, {error:.3f} ({ll.text(2)}, {mrmse.text(3)})")
-                held.append(enough)
-                used.append(preset)
+            for preset in PRESETS[:2]:
+                for label in labels:
+                    theirs = [published("regression", dataset, label, metric) for metric in ("ll", "mrmse")]
+                    ours = [records.score(dataset, label, preset, metric) for metric in ("ll", "mrmse")]
+                    (ll, mrmse), (own, error) = theirs, ours
+                    if ll is None or mrmse is None or own is None or error is None:
+                        continue
+                    # Printed to three digits.
+                    enough = own >= ll.mean - 2 * (ll.sd or 0), error <= mrmse.mean + 2 * (mrmse.sd or 0) + 5e-4
+                    missed = " and ".join(
+                        name for name, is_so in zip(("LL", "MRMSE"), enough, strict=True) if not is_so
+                    )
+                    line = f"{dataset}, {preset}, {label}: {own:.2f}, {error:.3f} ({ll.text(2)}, {mrmse.text(3)})"
+                    said.append(f"{line}, not in {missed}" if missed else line)
+                    held.append(not missed)
+                    used.append(preset)
         return Finding("; ".join(said), verdict(held), _joined(used))
 
     return check
@@ -393,7 +397,8 @@ def _joined(presets: Sequence[str]) -> str:
 
 _TOO_FEW = "12 epochs are too few for hidden units."
 _NET_FIRST = "Half trained, a net's matrix gains most in the least time, and hidden units come later."
-_HALF_TRAINED = {FAILS: _TOO_FEW, PARTLY: _TOO_FEW}
+_ONLY_FAST = "By half trained models alone."
+_HALF_TRAINED = {FAILS: _TOO_FEW, PARTLY: _TOO_FEW, HOLDS: _ONLY_FAST}
 _NO_RUN = {UNTESTED: "No run by a preset of the paper yet."}
 _NEURAL = (("N-MOGP", "MOGP"), ("SBGPRN", "MOGP"), ("N-SBGPRN", "SBGPRN"))
 _TABLE_2 = ("MOGP", "GPRN", "DGP", "SBGPRN", "N-MOGP", "N-DGP", "DK-MOGP", "DK-GPRN")
@@ -454,6 +459,9 @@ CLAIMS = (
         "5.3, table 2",
         "LL and MRMSE of its models: within two of its standard deviations, or better.",
         reaches_the_paper("MOGP", "N-MOGP", "SBGPRN", "N-SBGPRN", "GPRN", "DGP", "N-DGP"),
+        {
+            PARTLY: "One start of paper-fast may end where some outputs are left to the noise: a high LL with a large MRMSE."
+        },
     ),
     Claim(
         "5.3",
