@@ -486,8 +486,8 @@ CLAIMS = (
         "N-MOGP is above GPRN in LL on three of five sets: by its table, Kuka and F-Baxter among them.",
         above(("N-MOGP", "GPRN")),
         {
-            FAILS: "GPRN is the one that differs: on Kuka 17 nats above the paper's number, the most of all models, with "
-            "the paper's sizes, shared inducing points and closed-form objective. Why the paper's ended there is not "
+            FAILS: "GPRN is the one that differs: on Kuka 17 nats above the paper's number, the most of all models, "
+            "with the paper's sizes, shared inducing points and closed-form objective. Why the paper's ended there is not "
             "known. N-MOGP on F-Baxter is half trained."
         },
     ),
