@@ -487,8 +487,8 @@ CLAIMS = (
         above(("N-MOGP", "GPRN")),
         {
             FAILS: "GPRN is the one that differs: on Kuka 17 nats above the paper's number, the most of all models, "
-            "with the paper's sizes, shared inducing points and closed-form objective. Why the paper's ended there is not "
-            "known. N-MOGP on F-Baxter is half trained."
+            "with the paper's sizes, shared inducing points and closed-form objective. Why the paper's ended there is "
+            "not known. N-MOGP on F-Baxter is half trained."
         },
     ),
     Claim("5.3", "GPRN is above MOGP in LL on all sets.", above(("GPRN", "MOGP"))),
