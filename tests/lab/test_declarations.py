@@ -169,7 +169,7 @@ def test_the_fast_preset_has_fewer_inducing_points_and_the_paper_preset_the_pape
     assert inducing()["GPRN"] is None  # the paper's 100
     assert inducing(inducing=50)["GPRN"] == 50
     assert set(inducing(preset="paper").values()) == {None}
-    assert inducing(inducing=400) == inducing(preset="paper")
+    assert inducing(preset="paper-fast") == inducing(preset="paper") == inducing(inducing=400)
     with pytest.raises(ConfigError, match="--inducing must be at least 1"):
         inducing(inducing=0)
 

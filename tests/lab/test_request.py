@@ -38,6 +38,7 @@ def test_without_planes_the_default_is_the_main_table() -> None:
 def test_the_fast_preset_runs_each_model_with_and_without_a_plane() -> None:
     assert labels(models=("mogp",)) == ["least squares", "MOGP", "MOGP + linear"]
     assert labels(models=("mogp",), preset="paper") == ["least squares", "MOGP"]
+    assert labels(models=("mogp",), preset="paper-fast") == ["least squares", "MOGP"]
     assert labels(models=("mogp",), preset="paper", linear=True) == ["least squares", "MOGP", "MOGP + linear"]
     assert labels(models=("mogp+linear",), linear=False) == ["least squares", "MOGP + linear"]
 

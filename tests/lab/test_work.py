@@ -127,7 +127,7 @@ def test_a_mixture_of_models_is_scored_as_one() -> None:
     record = run_job(job, grouped, PROVENANCE)
     assert record.error is None
     train, test = grouped.divide(job.split)
-    fitted = fit(train, model=job.model, config=job.training, **PAPERS)
+    fitted = fit(train, model=job.model, config=job.training, shared_inducing=True, **PAPERS)
     units = Scaling.of(train).outputs
     predicted = fitted.predict(test.x, job.num_draws)
     scores = score([(predicted.standardised(units), units.apply(test.y))], nested=True)

@@ -5,13 +5,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.special import logsumexp
+from scipy.stats import norm
 from tests.helpers.draws import normal
 
 from mogul import Dataset, TrainingConfig, fit, models
 from mogul.config import InferenceConfig
+from mogul.core.moments import Marginals
 from mogul.data import Batch
 from mogul.errors import ConfigError, ShapeError
-from mogul.fitted.latent import importance_weighted_bound, infer_inputs, nearest_rows, row_bounds
+from mogul.fitted.latent import (
+    _at_training_rows,
+    importance_weighted_bound,
+    infer_inputs,
+    nearest_rows,
+    posterior_draws,
+    row_bounds,
+)
 from mogul.models.model import Latent, principal_scores
 from mogul.objective import Analytic
 from mogul.training import FittedLatent, NoiseUpdate
@@ -86,6 +96,49 @@ def test_missing_outputs_are_imputed_from_those_observed(circle: tuple[FittedLat
     assert error < 0.3 * y[:, 2].std()
     z = (reconstructed.mean[:, 2] - y[:, 2]) / reconstructed.std[:, 2]
     assert np.abs(z).mean() < 2.0
+
+
+def test_a_gap_that_two_places_fit_is_filled_with_both(circle: tuple[FittedLatent, np.ndarray]):
+    """Of an angle with a known sine, the cosine's sign is open: q(X*) has one of the two."""
+    fitted, y = circle
+    holes = np.full_like(y, np.nan)
+    holes[:, 1] = y[:, 1]
+    size = np.abs(y[:, 0]) > 0.5
+    prediction = fitted.reconstruct(holes, num_samples=200)
+    draws = prediction.component_mean[:, size, 0]
+    positive = (draws > 0).mean(0)
+    assert np.median(np.abs(positive - 0.5)) < 0.4  # 0.5 with q alone
+    low, high = prediction.quantiles([0.05, 0.95])[..., 0]
+    assert np.mean((low < y[:, 0]) & (y[:, 0] < high)) >= 0.8
+
+
+def test_places_of_training_rows_are_drawn_by_the_density_of_what_is_known(circle: tuple[FittedLatent, np.ndarray]):
+    """With point masses for q(xₙ): p(y) = (1/N) Σ p(y | xₙ), and each place as often as its share of that."""
+    fitted, y = circle
+    latent = fitted.model.inputs
+    assert isinstance(latent, Latent)
+    points = Marginals(latent.mean.detach(), torch.zeros_like(latent.mean).detach())
+    holes = y[:3].copy()
+    holes[:, 2:] = np.nan
+    new = fitted.scaling.batch(Dataset(None, holes, check_outputs=False), torch.float64)
+    draws, evidence = _at_training_rows(fitted.model, points, new, 20_000, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        signal = fitted.model.moments(points.mean, 1, torch.Generator())
+        scale = (signal.var + fitted.model.head.noise.var).sqrt().numpy()
+    each = norm.logpdf(new.y[:, None, :2].numpy(), signal.mean[None, :, :2].numpy(), scale[None, :, :2]).sum(-1)
+    np.testing.assert_allclose(evidence.numpy(), logsumexp(each, axis=1) - np.log(100), rtol=1e-9)
+    expected = np.exp(each - logsumexp(each, axis=1, keepdims=True)) @ points.mean.numpy()
+    np.testing.assert_allclose(draws.mean(0).numpy(), expected, atol=0.05)
+
+
+def test_rows_without_gaps_are_where_the_papers_search_finds_them(circle: tuple[FittedLatent, np.ndarray]):
+    fitted, y = circle
+    rows = fitted.scaling.batch(Dataset(None, y[:4]), torch.float64)
+    latent, known = fitted.infer(y[:4]), Marginals(torch.full((3, 2), torch.nan), torch.ones(3, 2))
+    draws = posterior_draws(fitted.model, latent, known, rows, 5, torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected = latent.marginals().sample(5, torch.Generator().manual_seed(1))
+    assert torch.equal(draws, expected)
 
 
 def test_inference_changes_nothing_but_the_new_rows(circle: tuple[FittedLatent, np.ndarray]):

@@ -216,6 +216,7 @@ CHANGES = {
     "correlated_mixing": True,
     "dropout": 0.3,
     "num_mixing_inducing": 3,
+    "shared_inducing": True,
     "num_top_latents": 3,
     "num_top_inducing": 3,
     "layers": [(2, 4), (2, 4), (2, 4)],
@@ -232,7 +233,8 @@ def anatomy(model: Model) -> object:
     modules = [
         (type(each), getattr(each, "dropout", None), getattr(each, "nonlinearity", None)) for each in model.modules()
     ]
-    return {name: value.shape for name, value in model.state_dict().items()}, modules
+    shapes = {name: value.shape for name, value in model.state_dict().items()}
+    return shapes, modules, len(list(model.parameters()))  # those that parts share count once
 
 
 @pytest.mark.parametrize("name", models.FAMILIES)

@@ -18,7 +18,7 @@ from mogul import models
 from mogul.errors import FileError
 from mogul.fitted.blueprint import layouts_of
 from mogul.fitted.files import describe, load, load_with_extra, save
-from mogul.nonlinearities import Erf, PolynomialErf, Quadrature
+from mogul.nonlinearities import Erf, PiecewisePolynomial, PolynomialErf, Quadrature
 from mogul.objective import Analytic, MonteCarlo
 from mogul.priors import CIQ, Cholesky
 from mogul.storage.container import FORMAT, decode, encode
@@ -81,6 +81,10 @@ VARIANTS: dict[str, Callable[[], Fitted]] = {
     "a nonlinearity by name": lambda: trained("n-mogp", nonlinearity="relu"),
     "a nonlinearity": lambda: trained("n-mogp", nonlinearity=Erf(shift=0.25)),
     "a polynomial": lambda: trained("n-mogp", nonlinearity=PolynomialErf((0.0, 1.0), order=9)),
+    "a piecewise polynomial": lambda: trained(
+        "n-mogp", nonlinearity=PiecewisePolynomial((-1.0, 1.0), ((0.0,), (0.5, 0.5), (1.0,)))
+    ),
+    "shared inducing points": lambda: trained("gprn", shared_inducing=True),
     "a solver": lambda: trained("mogp", solver=Cholesky(jitter=1e-4)),
     "another solver": lambda: trained("mogp", solver=CIQ(jitter=1e-2)),
     "a whole configuration": lambda: trained(

@@ -4,7 +4,9 @@ import math
 
 import pytest
 
-from mogul.training.defaults import preset, with_defaults
+from mogul.objective import Analytic
+from mogul.training import NoiseUpdate
+from mogul.training.defaults import default_mean, preset, with_defaults
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,25 @@ def test_many_rows_have_200_inducing_points_where_the_paper_has_400_on_one_layer
 def test_inducing_points_that_are_given_and_those_of_the_paper_stay() -> None:
     assert with_defaults({"num_inducing": 70}, "mogp", None, 14, 15_068)["num_inducing"] == 70
     assert "num_inducing" not in with_defaults({}, "mogp", "paper", 14, 15_068)
+
+
+def test_paper_fast_has_the_papers_models_and_objective_and_another_way_to_its_optimum() -> None:
+    for model in ("mogp", "gprn", "n-mogp", "dgp", "n-sbgprn", "mogp-lvm"):
+        sizes = with_defaults({}, model, "paper-fast", 14, 15_068)
+        assert sizes == with_defaults({}, model, "paper", 14, 15_068)
+        assert default_mean(model, "paper-fast") == "paper"
+        ours, papers = preset("paper-fast", model, num_rows=15_068), preset("paper", model, num_rows=15_068)
+        assert ours.objective == papers.objective == "elbo"
+        assert isinstance(ours.expectation, Analytic)
+        assert (ours.num_starts, ours.updates) == (1, (NoiseUpdate(),))
+        assert ours.epochs < papers.epochs
+
+
+def test_the_papers_gprn_has_one_set_of_inducing_points() -> None:
+    for name in ("paper", "paper-fast"):
+        assert with_defaults({}, "gprn", name, 14, 15_068)["shared_inducing"]
+        assert "shared_inducing" not in with_defaults({}, "mogp", name, 14, 15_068)
+    assert "shared_inducing" not in with_defaults({}, "gprn", None, 14, 15_068)
 
 
 def test_rates_warm_up_after_an_exact_start_and_for_many_rows_without_groups() -> None:

@@ -140,7 +140,11 @@ EXPERIMENTS = "synthetic, regression, unsupervised, hidden-units, small-data, mi
 def reproduce(
     experiment: Annotated[str, typer.Argument(help=f"One of {EXPERIMENTS}.")],
     preset: Annotated[
-        str, typer.Option(help="fast, default to train as mogul fit does, or paper for the paper's own protocol.")
+        str,
+        typer.Option(
+            help="fast, default to train as mogul fit does, paper for the paper's own protocol, or paper-fast for the "
+            "same models and objective in less time."
+        ),
     ] = "fast",
     datasets: Annotated[
         str | None, typer.Option(help="Data sets with commas: see `mogul data list`; else the experiment's first.")
@@ -159,7 +163,7 @@ def reproduce(
         bool | None,
         typer.Option(
             "--linear/--no-linear",
-            help="Whether each model is also run with a linear mean; by default all are, except in the paper's preset.",
+            help="Whether each model is also run with a linear mean; by default all are, but in the paper's presets.",
         ),
     ] = None,
     noises: Annotated[

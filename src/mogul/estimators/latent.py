@@ -30,7 +30,7 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
     Args:
         n_components: the number of latent inputs.
         model: one of the families of `mogul.models.names()`; `-lvm` may be left out.
-        preset: "default" or "paper"; None is the default.
+        preset: "default", "paper" or "paper-fast", as `mogul.fit` takes them; None is the default.
         config: a whole `TrainingConfig` in place of a preset.
         epochs: passes over the data.
         batch_size: rows per step.
@@ -43,6 +43,8 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         nonlinearity: nonlinearity of the hidden units: a name, or any `Nonlinearity`.
         options: further options of `mogul.models.build`, by name.
         inference_steps: optimisation steps for the latent inputs of new rows.
+        amortised: whether a net learns to map rows to their latent inputs. `transform` then takes milliseconds, and all
+            else searches from there, too, where it otherwise starts at the nearest training row alone.
         num_samples: draws for imputation and densities.
         random_state: seed of everything random; a number makes results reproducible.
 
@@ -78,6 +80,7 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         nonlinearity: str | Nonlinearity | None = None,
         options: dict[str, Any] | None = None,
         inference_steps: int = 300,
+        amortised: bool = False,
         num_samples: int = 100,
         random_state: Any = 0,
     ) -> None:
@@ -96,6 +99,7 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         self.nonlinearity = nonlinearity
         self.options = options
         self.inference_steps = inference_steps
+        self.amortised = amortised
         self.num_samples = num_samples
         self.random_state = random_state
 
@@ -126,7 +130,8 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         assert isinstance(fitted, FittedLatent)
         self._frame, self._single = frame_kind(Y), False
         inference = replace(fitted.inference, steps=self.inference_steps)
-        self._keep(replace(fitted, inference=inference))
+        fitted = replace(fitted, inference=inference)
+        self._keep(fitted.amortised(self._seed) if self.amortised else fitted)
         return self
 
     @property
@@ -136,8 +141,13 @@ class MultiOutputGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GPEsti
         return self.fitted_.relevance
 
     def transform(self, Y: Any) -> Float[Array, "N D"]:
-        """Latent inputs of rows: the means of q(X), inferred from their observed outputs."""
+        """Latent inputs of rows: the means of q(X), inferred from their observed outputs.
+
+        With `amortised` they are the encoder's; `fitted_.infer` refines them by a search.
+        """
         matrix = self._matrix(Y, reset=False, missing=True)
+        if self.fitted_.encoder is not None:
+            return self.fitted_.encode(matrix).mean.detach().double().numpy()
         parts = self._parts(len(matrix), self._numbers_per_row())
         inferred = [self.fitted_.infer(matrix[rows], seed).mean.detach() for seed, rows in parts]
         return torch.cat(inferred).double().numpy()

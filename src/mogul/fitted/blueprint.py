@@ -102,8 +102,21 @@ def rebuilt(blueprint: Blueprint, state: dict[str, Tensor], layouts: Layouts) ->
     _require_same_kinds(model, state)
     laid_out = {label: _laid_out(tensor, layouts.get(label)) for label, tensor in state.items()}
     _require_finite(model, state)
+    shared = _shared_parameters(model)
     model.load_state_dict(laid_out, assign=True)
+    for first, *others in shared:
+        for other in others:
+            module, _, attribute = other.rpartition(".")
+            setattr(model.get_submodule(module), attribute, model.get_parameter(first))
     return model.eval()
+
+
+def _shared_parameters(model: Model) -> list[list[str]]:
+    """Names of parameters that are one and the same, which files hold once for each name."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return [each for each in names.values() if len(each) > 1]
 
 
 def _sizes(state: dict[str, Tensor]) -> dict[str, Any]:

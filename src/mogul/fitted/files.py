@@ -21,6 +21,7 @@ from mogul.data.encodings.encoding import InputEncoding
 from mogul.errors import FileError, MogulError, UnknownNameError
 from mogul.fitted.blueprint import Blueprint, Layouts, layouts_of, rebuilt
 from mogul.fitted.calibration import Calibration
+from mogul.fitted.encoder import Encoder
 from mogul.fitted.fitted import Fitted, FittedLatent
 from mogul.fitted.history import Candidate, Choice, EpochRecord, History, TrainedRows
 from mogul.fitted.mixture import FittedMixture
@@ -42,7 +43,7 @@ from mogul.storage.rules import without_remedy
 Header = dict[str, Any]
 
 _MODEL, _KNOWN_Y, _KNOWN_OBSERVED = "model.", "training.y", "training.observed"
-_MEMBER, _CALIBRATION, _ROWS = "member", "calibration.", "trained_rows"
+_MEMBER, _CALIBRATION, _ROWS, _ENCODER = "member", "calibration.", "trained_rows", "encoder."
 _OF_A_TRAINING = ("held_out", "interrupted", "num_rows", "kept_epochs", "retrained", "kernels", "quick")
 _REGISTERED = (*get_args(Kind), "option")  # what a module of a user's may have added
 _PACKAGES = ("mogul", "torch", "gpytorch", "linear_operator", "numpy", "scikit-learn", "safetensors")
@@ -77,6 +78,8 @@ def save(fitted: Fitted, path: str | PathLike[str], extra: Mapping[str, Any] | N
     tensors = {_MODEL + name: tensor for name, tensor in state.items()}
     if isinstance(fitted, FittedLatent):
         tensors |= {_KNOWN_Y: fitted.training.y, _KNOWN_OBSERVED: fitted.training.observed}
+        if fitted.encoder is not None:
+            tensors |= {_ENCODER + name: tensor for name, tensor in fitted.encoder.state_dict().items()}
     for place, member in enumerate(_others(fitted), start=1):
         tensors |= {f"{_MEMBER}{place}.{name}": tensor for name, tensor in member.model.state_dict().items()}
     if fitted.calibration is not None:
@@ -176,7 +179,10 @@ def _fitted(header: Header, tensors: dict[str, Tensor]) -> Fitted:
     if not isinstance(inference, InferenceConfig):
         raise FileError(f"inference must be an InferenceConfig; got {inference!r}. Do not trust this file.")
     known = _known_rows(tensors, model, blueprint)
-    return FittedLatent(model, scaling, *names, history, known, inference, blueprint=blueprint)
+    stored = _named(tensors, _ENCODER)
+    sizes = blueprint.num_outputs, blueprint.num_inputs
+    encoder = Encoder.stored(stored, *sizes, known.y) if stored else None
+    return FittedLatent(model, scaling, *names, history, known, inference, encoder=encoder, blueprint=blueprint)
 
 
 def _trained_rows(header: Header, tensors: dict[str, Tensor]) -> TrainedRows | None:

@@ -29,8 +29,9 @@ from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, DataError, ShapeError, require_positive, unknown_name
 from mogul.fitted.blueprint import Blueprint
 from mogul.fitted.calibration import Calibration
+from mogul.fitted.encoder import Encoder
 from mogul.fitted.history import Choice, History, TrainedRows
-from mogul.fitted.latent import importance_weighted_bound, infer_inputs
+from mogul.fitted.latent import importance_weighted_bound, infer_inputs, posterior_draws
 from mogul.fitted.predictor import FittedPredictor, PooledPredictor, Predictor
 from mogul.metrics import FEW_OUTER, NUM_INNER, NUM_OUTER, Scores, score
 from mogul.models.model import Latent, Model
@@ -541,6 +542,7 @@ class FittedLatent(Fitted):
 
     training: Batch
     inference: InferenceConfig
+    encoder: Encoder | None = None
 
     @property
     def is_latent(self) -> bool:
@@ -570,16 +572,32 @@ class FittedLatent(Fitted):
         found: Array = scales[0].expand(len(self.input_names)).numpy()
         return found / float(found.max())
 
+    def amortised(self, seed: int = 0) -> "FittedLatent":
+        """The same with an encoder, a net that gives q(x) of new rows: see `mogul.fitted.encoder`."""
+        return replace(self, encoder=Encoder.fit(_latent(self.model), self.training, seed))
+
+    def encode(self, y: Any) -> Latent:
+        """q(X*) of new rows by the encoder alone, without a search."""
+        if self.encoder is None:
+            raise ConfigError("encode needs an encoder; this model has none. Call amortised() for one that has.")
+        return self.encoder.encode(self._rows(y))
+
     def infer(self, y: Any, seed: int = 0) -> Latent:
-        """q(X*) of new rows, from their observed outputs; NaN is missing."""
+        """q(X*) of new rows, from their observed outputs; NaN is missing.
+
+        With an encoder a search begins there, too, and each row keeps the end with the larger bound.
+        """
         return self._infer(self._rows(y), torch.Generator().manual_seed(seed))
 
     def reconstruct(self, y: Any, num_samples: int = 100, seed: int = 0) -> Prediction:
-        """The predictive distribution of all outputs of new rows, missing ones included, given the observed ones."""
+        """The predictive distribution of all outputs of new rows, missing ones included, given the observed ones.
+
+        Rows with gaps may lie where q(X*) is, or where training rows do: see `mogul.fitted.latent.posterior_draws`.
+        """
         require_positive(num_samples=num_samples)
         generator = torch.Generator().manual_seed(seed)  # one for all: x and f must not share their noise
-        with torch.no_grad():
-            draws = self._infer(self._rows(y), generator).marginals().sample(num_samples, generator)
+        rows, known = self._rows(y), _latent(self.model).marginals()
+        draws = posterior_draws(self.model, self._infer(rows, generator), known, rows, num_samples, generator)
         return predict(self.model, draws, num_samples, generator).rescaled(self.scaling.outputs)
 
     def log_evidence_bound(self, y: Any, num_samples: int = 1000, seed: int = 0) -> Float[Array, "N"]:
@@ -617,7 +635,7 @@ class FittedLatent(Fitted):
 
     def _infer(self, rows: Batch, generator: torch.Generator) -> Latent:
         with torch.enable_grad():
-            return infer_inputs(self.model, self.training, rows, self.inference, generator)
+            return infer_inputs(self.model, self.training, rows, self.inference, generator, self.encoder)
 
     def _rows(self, y: Any) -> Batch:
         matrix, _ = as_matrix(in_order(y, self.output_names, "Y"), "Y")

@@ -367,12 +367,23 @@ class Parts:
             stored=("head.mixing.gps.variational_mean", 1),
             numbers=lambda sizes: _num_weights(sizes) * sizes["num_mixing_inducing"] ** 2,
             rows=True,
-        )
+        ),
+        shared_inducing=Option(
+            "Whether gprn's mixing GPs have the inducing points of its latent GPs, as in the paper, not their own.",
+            False,
+            _check_flag,
+        ),
     )
-    def gp_mixing(self, features: Features) -> GPMixing:
-        """A P × H matrix of GPs that share their kernel and inducing points, constant where training starts."""
+    def gp_mixing(self, features: Features, prior: Prior | None = None) -> GPMixing:
+        """A P × H matrix of GPs that share their kernel and inducing points, constant where training starts.
+
+        With `shared_inducing` they are those of the prior, if that is one layer of GPs with one set of them.
+        """
         num_gps = self.num_outputs * features.num_features
         points = kmeans(self.x, self.option("num_mixing_inducing"), self.generator)
+        own = prior.inducing_points if isinstance(prior, IndependentGPs) else None
+        if self.option("shared_inducing") and own is not None and own.dim() == points.dim():
+            points = own
         start = torch.randn(num_gps, generator=self.generator).to(points) / features.num_features**0.5
         gps = IndependentGPs(self.kernel(None), points, num_gps, mean=ConstantMean(start), solver=self._solver)
         return GPMixing(randomise(gps, self.generator, spread=0.1, scale=0.1), self.num_outputs)

@@ -31,8 +31,8 @@ def mogp(parts: Parts) -> Model:
 )
 def gprn(parts: Parts) -> Model:
     """GPs with white noise × identity × a matrix of GPs."""
-    features = parts.identity()
-    return parts.model(parts.gps("constant", white_noise=0.01), features, parts.gp_mixing(features))
+    features, prior = parts.identity(), parts.gps("constant", white_noise=0.01)
+    return parts.model(prior, features, parts.gp_mixing(features, prior))
 
 
 @register_model("dgp", "Deep GP: a matrix mixes a second layer of GPs.", equation="dgp", num_samples=5, deep=True)

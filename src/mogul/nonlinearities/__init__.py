@@ -4,6 +4,7 @@ from mogul import registry
 from mogul.nonlinearities.base import Nonlinearity
 from mogul.nonlinearities.erf import Erf, PolynomialErf, erf_moment
 from mogul.nonlinearities.piecewise import LeakyReLU
+from mogul.nonlinearities.polynomial import PiecewisePolynomial
 from mogul.nonlinearities.quadrature import Quadrature
 from mogul.nonlinearities.softsquare import SoftSquare
 
@@ -11,6 +12,7 @@ __all__ = [
     "Erf",
     "LeakyReLU",
     "Nonlinearity",
+    "PiecewisePolynomial",
     "PolynomialErf",
     "Quadrature",
     "SoftSquare",

@@ -48,6 +48,18 @@ def cdf(x: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     return 0.5 * torch.erfc(-math.sqrt(0.5) * x)  # torch.special.ndtr loses the lower tail's relative precision
 
 
+def powers(mean: Float[Tensor, "*S"], var: Float[Tensor, "*S"], highest: int) -> list[Float[Tensor, "*S"]]:
+    """E aᵏ of a ~ N(mean, var) for k = 0, 1, …, highest; an empty list for −1.
+
+    >>> [float(moment) for moment in powers(torch.tensor(1.0), torch.tensor(2.0), 3)]
+    [1.0, 1.0, 3.0, 7.0]
+    """
+    found: list[Tensor] = [torch.ones_like(mean), mean]
+    for k in range(2, highest + 1):
+        found.append(mean * found[k - 1] + (k - 1) * var * found[k - 2])
+    return found[: highest + 1]
+
+
 def bivariate_cdf(h: Float[Tensor, "*S"], k: Float[Tensor, "*S"], rho: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     """Φ₂(h, k; ρ) = P(X ≤ h, Y ≤ k) for standard Normals with correlation ρ.
 

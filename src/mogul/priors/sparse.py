@@ -89,7 +89,9 @@ class IndependentGPs(nn.Module):
         num_inducing = inducing_points.shape[-2]
         like = inducing_points
         self.kernel = kernel.to(like)
-        self.inducing_points = nn.Parameter(like.detach().clone())
+        # A parameter is shared with whatever else has it: one set of inducing points for several GPs.
+        shared = isinstance(inducing_points, nn.Parameter)
+        self.inducing_points = inducing_points if shared else nn.Parameter(like.detach().clone())
         self.variational_mean = nn.Parameter(like.new_zeros(num_latents, num_inducing))
         self.variational_root = nn.Parameter(torch.eye(num_inducing).to(like).repeat(num_latents, 1, 1))
         start = like if like.dim() == 2 else like[0]

@@ -42,6 +42,7 @@ from mogul.training.defaults import (
     MeanChoice,
     default_mean,
     default_model,
+    is_the_papers,
     options_from_exact_gps,
     preset,
     with_defaults,
@@ -137,8 +138,9 @@ def fit(
             Predictive spreads are calibrated on these rows, and `Fitted.interval` is available.
         config: how to train, or a function that gives it for each model by name; model, noise, sizes and mean are not
             part of it.
-        preset: a named way to train instead: "default", or "paper" for the paper's choices: its protocol, constant
-            noise, its sizes and means.
+        preset: a named way to train instead: "default"; "paper" for the paper's choices: its protocol, constant noise,
+            its sizes and means; or "paper-fast", which has the paper's models and objective, and reaches its optimum
+            by closed-form expectations, better starts and fewer steps.
         seed: of everything random; a config has its own seed for training.
         mean: "linear" adds a linear mean with random coefficients to each output and models its residual; the
             uncertainty of the coefficients is part of every variance. "auto" puts a forest under it for those outputs
@@ -312,7 +314,7 @@ class FitRequest:
         paper = "paper" if self.as_in_paper else self.preset
         options = with_defaults(self.options, model, paper, rows.data.num_outputs, rows.data.num_rows)
         few = rows.data.num_rows <= FEW_ROWS
-        choose = self.model is None and self.config is None and not self._grouped and paper != "paper"
+        choose = self.model is None and self.config is None and not self._grouped and not is_the_papers(paper)
         if choose and few:
             options.setdefault("kernel", AUTO)
         chain: Autoregressive = "auto" if choose and few and self.autoregressive is None else bool(self.autoregressive)

@@ -154,6 +154,8 @@ class Experiment:
         """
         if preset == "paper":
             config = protocol.paper(line, dataset, num_train, epochs, seed)
+        elif preset == "paper-fast":
+            return line.trained(protocol.paper_fast(line, num_train, epochs, seed))
         elif preset == "default":
             return line.trained(protocol.default(line, num_train, epochs, seed, grouped=grouped))
         elif line.linear:

@@ -26,6 +26,7 @@ Kind = Literal["model", "baseline"]
 NUM_THREADS = 1
 NUM_DRAWS: dict[str, int] = {
     "paper": NUM_OUTER * NUM_INNER,
+    "paper-fast": NUM_OUTER * NUM_INNER,
     "default": FEW_OUTER * NUM_INNER,
     "fast": FEW_OUTER * NUM_INNER,
 }

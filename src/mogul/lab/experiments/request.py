@@ -16,6 +16,7 @@ from mogul.lab.experiments.protocol import ProtocolName, capped
 from mogul.lab.experiments.record import Job
 from mogul.models.families import is_latent
 from mogul.training import TrainingConfig
+from mogul.training.defaults import is_the_papers
 
 RANDOM, TRAJECTORY = "random", "trajectory"
 BY_TRAJECTORY = "by trajectory"
@@ -121,8 +122,8 @@ class ExperimentRequest:
         datasets: names of the catalogue.
         models: names of lines or groups of lines; `none` for no model.
         baselines: names; `none` for no baseline.
-        linear: whether each model is also run on a least-squares plane; by default in all presets but the paper's.
-        noises: that each model is run with; by default the constant one, and what all presets but the paper's add.
+        linear: whether each model is also run on a least-squares plane; by default in all presets but the paper's two.
+        noises: that each model is run with; by default the constant one, and what all presets but the paper's two add.
         splits: which.
         points: of the sweep.
         epochs: of every model.
@@ -168,7 +169,7 @@ class ExperimentRequest:
         return sorted(found, key=lambda task: task[0].work)
 
     def _lines(self) -> list[Line]:
-        is_ours, groups = self.preset != "paper", self.experiment.groups
+        is_ours, groups = not is_the_papers(self.preset), self.experiment.groups
         words = self.models
         if words is None:
             adds = is_ours and self.linear is not False and self.noises is None
@@ -251,8 +252,8 @@ class ExperimentRequest:
         return capped(options, line.model, self.preset, self.inducing)
 
     def _holds_out_groups(self, line: Line) -> bool:
-        """The paper's protocol, and the paper's models, train on all there is."""
-        return self.preset != "paper" and line.linear and self.experiment.holds_out_groups
+        """The paper's presets, and the paper's models, train on all there is."""
+        return not is_the_papers(self.preset) and line.linear and self.experiment.holds_out_groups
 
     def _training(self, line: Line, split: Split, settings: Settings, seed: int, *, grouped: bool) -> TrainingConfig:
         num_train = settings.get("num_train", split.num_train)

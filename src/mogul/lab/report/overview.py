@@ -1,6 +1,6 @@
 """What of a run is kept in a repository, and the table of all kept runs.
 
-The table has the best line of each kind: ours, the paper's, baselines. Under the paper's protocol it has every model.
+The table has the best line of each kind: ours, the paper's, baselines. Under the paper's presets it has every model.
 """
 
 import shutil
@@ -19,6 +19,7 @@ from mogul.lab.experiments.request import BY_TRAJECTORY
 from mogul.lab.report.frame import BLOCK, COLUMNS, JOB, Results, describe_floors, rows_of, spread_of
 from mogul.lab.report.tables import markdown_line
 from mogul.storage.atomic import require_folder, write_whole
+from mogul.training.defaults import is_the_papers
 
 # Records hold predictions of many rows, and the page a plotting library: both are large, and can be made again.
 _KEPT = ("results.csv", "summary.csv", "timings.csv", "configurations.jsonl", "tables.md", "figures/*.png")
@@ -93,7 +94,7 @@ def overview(results: Results, folder: str) -> str:
     runs = ", ".join(f"`{folder}/{run}/tables.md`" for run in sorted(results.jobs.run.unique()))
     note = (
         "“Ours” and “baseline” are runs of `mogul reproduce`: of each kind the line with the highest test LL, least "
-        "squares, and with the paper's preset each of its models; ± is one standard deviation over runs. "
+        "squares, and with the paper's presets each of its models; ± is one standard deviation over runs. "
         f"{floors} The paper's numbers are printed in its tables, for the same data split in the same way. "
         f"Every line, with sweeps and times: {runs}."
     )
@@ -156,7 +157,7 @@ def _rows(block: Mapping[str, str], some: pd.DataFrame) -> list[_Row]:
         lines = [line for line, found in zip(best_first, whats, strict=True) if found == what]
         always = [line for line in lines if what == _BASELINE and line["label"] == _ALWAYS_SHOWN]
         others = [line for line in lines if line not in always]
-        most = None if (what, block["preset"]) == (_OURS[0], "paper") else 1
+        most = None if what == _OURS[0] and is_the_papers(block["preset"]) else 1
         rows += [_Row.of(line, what) for line in (*always, *others[:most])]
     return rows
 
