@@ -334,7 +334,8 @@ class FitRequest:
             units = rows.units(known.num_rows)
             asked = known, name, config, mean, self.num_inputs, options, places, self.saving, units
             task = Task.of(*asked, self.transform, chain)
-            return replace(task, checked=self.check and aside is None, rival=self._rival(rows) if choose else None)
+            rival = self._rival(rows) if choose and mean in ("linear", AUTO) else None
+            return replace(task, checked=self.check and aside is None, rival=rival)
 
         retrain = self._grouped or (candidates.choosing and drawn) if self.retrain is None else self.retrain
         with self.saving.bar:

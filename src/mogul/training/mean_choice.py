@@ -79,13 +79,16 @@ def _chained(task: Task, exact: ExactStart | None, noise: str) -> tuple[Task, Ex
 
 
 def _named(task: Task, noise: str, *place: str) -> Fitted:
-    """The model with a mean that was given; where no row is left for the check, some are held out.
+    """The model with a mean that was given; where no row is left for the check or the choice, some are held out.
 
     Few rows are all trained on: what is checked is a second fit, without a fifth of them, in a third of the epochs.
     """
     exact: ExactStart | None = None
     if _may_have_chain(task):
         task, exact = _chained(task, task.exact_gps(noise), noise)
+    if task.rival is not None:
+        rest, held_out = _held_out(task)
+        return task.fitted(noise, *place) if held_out is None else _best_model(rest, held_out, noise, *place)[1]
     if not task.checked or task.latent or task.validation is not None:
         return task.fitted(noise, *place, exact=exact)
     if task.known.num_rows > FEW_ROWS:
