@@ -1,5 +1,7 @@
 """The library's commands: `mogul models`, `fit`, `predict`, `evaluate`, `show`, `export` and `compare`."""
 
+import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +10,7 @@ import typer
 from mogul.cli.options import (
     Categories,
     Data,
+    DataFiles,
     Epochs,
     Force,
     Imports,
@@ -47,6 +50,7 @@ from mogul.cli.options import (
     training_settings,
     transform_by_output,
     use_cores,
+    without_option,
 )
 from mogul.errors import ConfigError
 from mogul.models.families import Name, is_latent, names, require_model
@@ -86,7 +90,8 @@ def models(json_: Json = False) -> None:
 
 @app.command()
 def fit(
-    data: Data,
+    context: typer.Context,
+    data: DataFiles,
     targets: Targets = None,
     inputs: Inputs = None,
     model: Annotated[
@@ -163,6 +168,26 @@ def fit(
         ),
     ] = True,
     max_memory: MaxMemory = None,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            help="Leave the rows of files on disk, or read them whole; by default they stay there where several files "
+            "would take more than --max-memory.",
+        ),
+    ] = None,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the scaled copy of rows that stay on disk; by default one that is removed."),
+    ] = None,
+    epoch_steps: Annotated[
+        int | None, typer.Option(help="Most steps of an epoch, for very many rows; by default an epoch sees all rows.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes of this machine that train the model together, with the same batches.")
+    ] = None,
+    device: Annotated[
+        str, typer.Option(help="Where gradient steps are taken: cpu, cuda, cuda:1, mps, or auto for what is there.")
+    ] = "cpu",
     quick: Annotated[
         bool,
         typer.Option("--quick", help="A first answer in seconds, by 200 rows at random, marked as such."),
@@ -185,6 +210,8 @@ def fit(
     Example: mogul fit arm.csv --targets force,torque --groups run --model auto --noise auto
 
     Example: mogul fit long.csv --long sensor,value --missing -999
+
+    Example: mogul fit 'rows/*.parquet' --targets force,torque --workers 4 --checkpoint states
     """
     modules = import_parts(imports)
     wanted = None if targets is None else listed(targets, "--targets")
@@ -192,7 +219,7 @@ def fit(
     if model is not None:
         require_model(model)
     of_kernel = require_kernel(kernel)
-    settings = training_settings(epochs=epochs, num_starts=restarts, precision=precision)
+    settings = training_settings(epochs=epochs, epoch_steps=epoch_steps, num_starts=restarts, precision=precision)
     sizes = training_settings(num_inducing=inducing)
     require_seed(seed)
     require_gibibytes(max_memory)
@@ -200,16 +227,27 @@ def fit(
     require_new_file(out, force, "model.mogul", data)
     if checkpoint is not None:
         require_folder(checkpoint)
+    if scratch is not None:
+        require_folder(scratch)
     reading = reading_of(long, categories, missing, missing_inputs)
+    require_least("--workers", workers, 1)
+    if workers is not None and workers > 1 and "RANK" not in os.environ:
+        from mogul.cli.workers import run_workers
+
+        raise typer.Exit(run_workers(without_option(context.obj, "--workers"), workers, jobs, checkpoint))
     use_cores(jobs)
-    with Bar(0 if quiet else 2) as bar:
+    with Bar(0 if quiet or os.environ.get("RANK", "0") != "0" else 2) as bar, ExitStack() as stack:
         bar.stage("loading")
         from mogul.cli.fit import fit_file, fit_lines
         from mogul.data.sources.table import memory_limit
         from mogul.objective import require_objective
         from mogul.training import FitRequest
-        from mogul.training.starts import Saving, require_mean
+        from mogul.training.starts import Place, Saving, require_mean
+        from mogul.training.team import Team, device_by_name
 
+        where = device_by_name(device)
+        team = Team.of_environment()
+        stack.callback(team.leave)
         request = FitRequest(
             model=model,
             preset=preset,
@@ -223,10 +261,14 @@ def fit(
             check=check,
             quick=quick,
             saving=Saving(None, checkpoint, bar=bar),
+            place=Place(where, team),
         )
         with memory_limit(max_memory):
             bar.stage(f"reading {data}")
-            summary = fit_file(data, wanted, given, out, request, groups=groups, say=say, reading=reading)
+            own = {"groups": groups, "say": say if team.is_first else len, "reading": reading}
+            summary = fit_file(data, wanted, given, out, request, **own, stream=stream, scratch=scratch)
+    if not team.is_first:
+        return
     give(summary.to_json(), fit_lines(summary, modules), json_)
 
 
@@ -465,7 +507,7 @@ def compare(
     chosen = _observed(listed(models, "--models"))
     of_kernel = require_kernel(kernel)
     require_least("--folds", folds, 2)
-    settings = training_settings(epochs=epochs, num_starts=restarts, precision=precision)
+    settings = training_settings(epochs=epochs, epoch_steps=epoch_steps, num_starts=restarts, precision=precision)
     sizes = training_settings(num_inducing=inducing)
     require_seed(seed)
     require_gibibytes(max_memory)

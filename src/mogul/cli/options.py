@@ -47,6 +47,15 @@ Data = Annotated[
         "end in .gz, too; - for CSV from standard input.",
     ),
 ]
+DataFiles = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATA",
+        help="Table with names: .csv, .tsv, .xlsx, .parquet, .feather, .jsonl, .arff, .npz or .mat; any of them may "
+        "end in .gz, too; - for CSV from standard input. Several .parquet, .feather, .arrow or .csv with the same "
+        "columns: a folder, or a pattern in quotes, 'rows/*.parquet'.",
+    ),
+]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as mogul fit writes it.")]
 Targets = Annotated[
     str | None, typer.Option(help="Columns to predict, separated by commas; empty cells are missing values.")
@@ -217,6 +226,20 @@ def use_cores(jobs: int | None) -> None:
         import torch
 
         torch.set_num_threads(jobs)
+
+
+def without_option(arguments: list[str], option: str) -> list[str]:
+    """The arguments without an option and its value.
+
+    >>> without_option(["fit", "a.csv", "--workers", "4", "--force"], "--workers")
+    ['fit', 'a.csv', '--force']
+    """
+    kept, skip = [], False
+    for argument in arguments:
+        if not skip and not (argument == option or argument.startswith(f"{option}=")):
+            kept.append(argument)
+        skip = argument == option
+    return kept
 
 
 def reading_of(long: str | None, categories: str | None = None, missing: str | None = None, gaps: str = "mean") -> Any:

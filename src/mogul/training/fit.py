@@ -1,10 +1,12 @@
 """From data to a fitted model: `fit`, which users call, and the request that every caller goes through."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -21,8 +23,10 @@ from mogul.data.encodings.encoding import MissingInputs, require_missing_inputs
 from mogul.data.sources.containers import as_array
 from mogul.data.sources.given import given_data, validation_rows
 from mogul.data.sources.reading import Reading
+from mogul.data.sources.row_files import RowFiles, names_files, stays_on_disk, whole_frame
 from mogul.data.sources.table import memory_limit
 from mogul.data.splits import group_numbers
+from mogul.data.stored import SAMPLE_ROWS, HoldOut, Sample, gather, whole
 from mogul.errors import ConfigError, require_positive, warn
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.history import EpochRecord, TrainedRows
@@ -40,17 +44,30 @@ from mogul.training.defaults import FEW_ROWS, MeanChoice, default_mean, default_
 from mogul.training.kernel_choice import has_exact_gps, is_named
 from mogul.training.loop import Run
 from mogul.training.restarts import Restarts
-from mogul.training.split import Rows, held_out_share, is_pair, share_of, split_rows, warn_of_order, with_validation
-from mogul.training.starts import Autoregressive, Saving, Task
+from mogul.training.split import (
+    HELD_OUT_SHARE,
+    Rows,
+    held_out_share,
+    is_pair,
+    share_of,
+    split_rows,
+    warn_of_order,
+    with_validation,
+)
+from mogul.training.starts import Autoregressive, Place, Saving, Task
+from mogul.training.team import ALONE, Team, device_by_name
 
 # Settings of `TrainingConfig` that users may give one by one, beside a preset or a config.
-SETTINGS = ("epochs", "batch_size", "learning_rate", "num_starts", "num_kept", "objective", "precision")
+SETTINGS = ("epochs", "batch_size", "epoch_steps", "learning_rate", "num_starts", "num_kept", "objective", "precision")
 
 # Those that only gradient steps use: exact GPs have neither steps nor restarts.
 _OF_STEPS = ("epochs", "batch_size", "learning_rate", "num_starts", "num_kept")
 
 # Rows of a quick fit.
 _QUICK_ROWS = 200
+
+# Rows that stay on disk: how many are held out for the check.
+_CHECKED_SHARE, _FEWEST_CHECKED, _MOST_CHECKED = 0.02, 100, 500
 
 ConfigChoice = TrainingConfig | Callable[[str], TrainingConfig] | None
 
@@ -85,6 +102,10 @@ def fit(
     check: bool = True,
     verbose: int = 1,
     quick: bool = False,
+    stream: bool | None = None,
+    scratch: str | PathLike[str] | None = None,
+    device: str = "cpu",
+    team: Team = ALONE,
     **options: Any,
 ) -> Fitted:
     """Fit a model to data, standardised once.
@@ -97,7 +118,8 @@ def fit(
 
     Args:
         X: inputs (N, D) in their own units: an array, a tensor or a DataFrame of pandas or polars, with Y beside it;
-            a DataFrame or the path of a table (`mogul.data.sources.formats.READERS`) whose outputs `targets` names; a
+            a DataFrame or the path of a table (`mogul.data.sources.formats.READERS`) whose outputs `targets` names;
+            several tables with the same columns, by a pattern such as "rows/*.parquet", a folder or a list of paths; a
             `mogul.Dataset`, which has both; None for a model with latent inputs.
         Y: outputs (N, P), or (N,) for one, where NaN is a missing value.
         model: one of `mogul.models.names()`; those that end in `-lvm` ignore any inputs of the data. Several names,
@@ -169,6 +191,13 @@ def fit(
             writes lines where standard error is a file or a pipe.
         quick: a first answer in seconds, marked as such: exact GPs with constant noise of 200 rows drawn at random, and
             a check by others.
+        stream: whether the rows of files stay on disk, in memory that does not grow with their number: by default where
+            several files would take more than `max_memory`. Columns must then be numbers. See docs/howto/big_data.md.
+        scratch: a folder for the scaled copy of rows that stay on disk, which a later call with the same files uses
+            again; by default one that is removed at the end.
+        device: where gradient steps are taken: "cpu", "cuda", "cuda:1", "mps", or "auto" for what is there. The fitted
+            model is on the processor.
+        team: the workers that train together, `Team.of_environment()` in a script that torchrun starts.
         options: any of epochs, batch_size, learning_rate, num_starts, num_kept, objective and precision, in place of
             the preset's or the config's; and noise, sizes and nonlinearity, as `mogul.models.build` takes them, if the
             model has a use for them. Defaults are those of `mogul.training.defaults.with_defaults`, or the paper's with
@@ -198,13 +227,24 @@ def fit(
     latent = name is not None and is_latent(name)
     policy = None if missing_inputs is None else require_missing_inputs(missing_inputs)
     reading = Reading(categories, [str(value) for value in missing], policy, long)
+    files: RowFiles | None = None
+    data: Dataset | None = None
     with memory_limit(max_memory):
-        data, labels = given_data(X, Y, targets, inputs, groups, latent=latent, reading=reading)
+        if stays_on_disk(X, stream):
+            files, labels = _files(X, Y, targets, inputs, groups, latent=latent, reading=reading), None
+        else:
+            X = whole_frame(X) if names_files(X) else X
+            data, labels = given_data(X, Y, targets, inputs, groups, latent=latent, reading=reading)
     if is_pair(validation):
         own_x, own_y = validation  # type: ignore[misc]  # it is a pair
+        if data is None:
+            raise ConfigError(
+                "validation must be a share of rows that stay on disk; got rows in memory. Give a share such as 0.1, "
+                "or groups."
+            )
         validation = validation_rows(own_x, own_y, data, latent=latent)
     given = {setting: options.pop(setting) for setting in SETTINGS if setting in options}
-    return FitRequest(
+    request = FitRequest(
         model=name,
         config=config,
         preset=preset,
@@ -214,7 +254,7 @@ def fit(
         autoregressive=autoregressive,
         options=options,
         settings={setting: value for setting, value in given.items() if value is not None},
-        groups=None if labels is None else group_numbers(as_array(labels), data.num_rows),
+        groups=None if labels is None or data is None else group_numbers(as_array(labels), data.num_rows),
         validation=validation if isinstance(validation, Dataset) else share_of(validation),
         calibrate=share_of(calibrate, "calibrate", otherwise=""),
         held_out=held_out,
@@ -222,8 +262,35 @@ def fit(
         check=check,
         quick=quick,
         num_inputs=num_inputs,
-        saving=Saving(on_epoch, None if checkpoint is None else Path(checkpoint), checkpoint_seconds, Bar(verbose)),
-    ).fit(data)
+        saving=Saving(
+            on_epoch,
+            None if checkpoint is None else Path(checkpoint),
+            checkpoint_seconds,
+            Bar(verbose if team.is_first else 0),
+        ),
+        place=Place(device_by_name(device), team),
+    )
+    if files is not None:
+        return request.fit_files(files, None if scratch is None else Path(scratch))
+    assert data is not None
+    return request.fit(data)
+
+
+def _files(X: Any, Y: Any, targets: Any, inputs: Any, groups: Any, *, latent: bool, reading: Reading) -> RowFiles:
+    """The files that are named, with the columns asked for."""
+    given = {"Y": Y, "long": reading.long, "categories": reading.categories or None, "missing": reading.missing or None}
+    for argument, value in given.items():
+        if value is not None:
+            raise ConfigError(f"{argument} is for a table in memory; got it beside several files. Leave it out.")
+    if targets is None or not (groups is None or isinstance(groups, str)):
+        raise ConfigError(
+            "Columns of files must be named: outputs by targets, labels by groups; "
+            f"got targets={targets!r}, groups={type(groups).__name__}. Name columns."
+        )
+    if latent:
+        raise ConfigError("Models with latent inputs need rows in memory; got files. Read them into a frame.")
+    names = [targets] if isinstance(targets, str) else targets
+    return RowFiles.of(X, names, [inputs] if isinstance(inputs, str) else inputs, groups)
 
 
 @dataclass(frozen=True)
@@ -251,6 +318,7 @@ class FitRequest:
         quick: whether a first answer by a few rows is enough.
         num_inputs: the number of latent inputs.
         saving: what happens after an epoch: a callback, checkpoints.
+        place: the device, and the workers that train together.
 
     Example:
         >>> data = Dataset([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
@@ -277,6 +345,7 @@ class FitRequest:
     quick: bool = False
     num_inputs: int | None = None
     saving: Saving = field(default_factory=Saving)
+    place: Place = field(default_factory=Place)
 
     def __post_init__(self) -> None:
         if self.config is not None and self.preset is not None:
@@ -285,6 +354,72 @@ class FitRequest:
             )
         if not (self.config is None or isinstance(self.config, TrainingConfig) or callable(self.config)):
             raise ConfigError(f"config must be a mogul.TrainingConfig; got {self.config!r}. Leave it out.")
+
+    def fit_files(self, files: RowFiles, scratch: Path | None = None, sample_rows: int = SAMPLE_ROWS) -> Fitted:
+        """The model of rows that stay on disk, but for a sample: see `on_disk`."""
+        with self.on_disk(files, scratch, sample_rows) as (request, data):
+            return request.fit(data)
+
+    @contextmanager
+    def on_disk(
+        self, files: RowFiles, scratch: Path | None = None, sample_rows: int = SAMPLE_ROWS
+    ) -> Iterator[tuple["FitRequest", Dataset]]:
+        """The request for rows that stay on disk, and a sample of them; few rows are read into memory.
+
+        Args:
+            files: where the rows are.
+            scratch: the folder of their scaled copy, which stays; by default one that is removed.
+            sample_rows: how many rows are kept in memory.
+        """
+        team, bar = self.place.team, self.saving.bar
+        if files.about_rows <= max(sample_rows, FEW_ROWS):
+            data, labels = whole(files)
+            yield replace(self, groups=None if labels is None else group_numbers(labels, data.num_rows)), data
+            return
+        self._require_on_disk()
+        with ExitStack() as stack:
+            stack.enter_context(bar)
+            kept = scratch or Path(team.first(lambda: stack.enter_context(TemporaryDirectory(prefix="mogul-"))))
+            bar.stage("reading", files.about_rows)
+
+            def read() -> Sample:
+                return gather(files, self._hold_out(files), kept, self.seed, sample_rows, bar.reach)
+
+            sample = team.first(read)
+            # Rows held out are of other groups than those trained on; all else about groups is settled.
+            aside = np.isin(np.arange(sample.num_rows), sample.held_out).astype(np.int64)
+            yield replace(self, groups=aside if files.groups is not None else None), sample
+
+    def _hold_out(self, files: RowFiles) -> HoldOut:
+        """Whole groups, the share asked for, or some rows to check the model by."""
+        choosing = AUTO in (self.model, self.options.get("noise"))
+        stopping = self.config.stopping if isinstance(self.config, TrainingConfig) else None
+        share = self.validation if isinstance(self.validation, float) else held_out_share(stopping, choosing=choosing)
+        if files.groups is not None:
+            return HoldOut.of_groups(files, share or HELD_OUT_SHARE, self.seed)
+        if share is None:
+            count = min(max(_CHECKED_SHARE * files.about_rows, _FEWEST_CHECKED), _MOST_CHECKED) if self.check else 0
+            share = count / files.about_rows
+        return HoldOut(share, self.seed)
+
+    def _require_on_disk(self) -> None:
+        """Refuse what needs all rows in memory."""
+        named = self.mean is None or self.mean in ("linear", "paper", "zero", "constant")
+        needs = {
+            "mean": None if named else self.mean,
+            "transform": self.transform,
+            "autoregressive": self.autoregressive or None,
+            "calibrate": self.calibrate,
+            "held_out": self.held_out,
+            "retrain": self.retrain or None,
+            "quick": self.quick or None,
+        }
+        for name, value in needs.items():
+            if value is not None:
+                raise ConfigError(
+                    f"{name} needs all rows in memory; got {name}={value!r} and rows that stay on disk. Leave it out, "
+                    "or raise the limit: --max-memory on the command line, max_memory in Python."
+                )
 
     def fit(self, data: Dataset, chosen: Int[IntArray, "K"] | None = None) -> Fitted:
         """The model, trained on the chosen rows, with repetitions, and calibrated by the rows set aside for that.
@@ -301,9 +436,9 @@ class FitRequest:
         rows, aside = self._set_aside(everything)
         model = self._model_for(rows)
         paper = "paper" if self.as_in_paper else self.preset
-        options = with_defaults(self.options, model, paper, rows.data.num_outputs, rows.data.num_rows)
-        few = rows.data.num_rows <= FEW_ROWS
-        choose = self.model is None and self.config is None and not self._grouped and paper != "paper"
+        options = with_defaults(self.options, model, paper, rows.data.num_outputs, rows.data.population)
+        few, on_disk = rows.data.population <= FEW_ROWS, isinstance(rows.data, Sample)
+        choose = self.model is None and not on_disk and self.config is None and not self._grouped and paper != "paper"
         if choose and few:
             options.setdefault("kernel", AUTO)
         chain: Autoregressive = "auto" if choose and few and self.autoregressive is None else bool(self.autoregressive)
@@ -314,7 +449,7 @@ class FitRequest:
         known, places = self._validation_rows(rows, share)
         given = places is not None
         drawn = self.held_out is None and not isinstance(self.validation, Dataset)
-        if rows.groups is None and ((drawn and given) or (aside is not None and not (drawn and share))):
+        if rows.groups is None and not on_disk and ((drawn and given) or (aside is not None and not (drawn and share))):
             warn_of_order(everything.once_each())  # in all other cases `Task.advise` does
 
         def task_of(name: str) -> Task:
@@ -322,9 +457,11 @@ class FitRequest:
             mean = default_mean(name, paper, choose=choose) if self.mean is None else self.mean
             units = rows.units(known.num_rows)
             asked = known, name, config, mean, self.num_inputs, options, places, self.saving, units
-            return replace(Task.of(*asked, self.transform, chain), checked=self.check and aside is None)
+            task = Task.of(*asked, self.transform, chain)
+            return replace(task, checked=self.check and aside is None, place=self.place)
 
         retrain = self._grouped or (candidates.choosing and drawn) if self.retrain is None else self.retrain
+        retrain = retrain and not on_disk
         with self.saving.bar:
             fitted = train_candidates(candidates, task_of, retrain=retrain)
         if model != AUTO and fitted.is_solved:
@@ -368,7 +505,7 @@ class FitRequest:
 
     def _unused(self, model: str, rows: Rows) -> dict[str, Any]:
         """Settings of gradient steps that were given and differ from the default's."""
-        usual = preset("default", model, self.seed, rows.data.num_rows, grouped=self._grouped)
+        usual = preset("default", model, self.seed, rows.data.population, grouped=self._grouped)
         given = {name: self.settings[name] for name in _OF_STEPS if name in self.settings}
         config = self.config(model) if callable(self.config) else self.config
         if config is not None and not config.epochs:  # no steps were asked for
@@ -409,7 +546,7 @@ class FitRequest:
                 self.preset or "default",
                 model,
                 self.seed,
-                rows.data.num_rows,
+                rows.data.population,
                 grouped=self._grouped,
                 own_kernel=own_kernel,
             )
@@ -428,7 +565,7 @@ class FitRequest:
         return (rows, None) if self.calibrate is None else rows.set_aside(self.calibrate, self.seed)
 
     def _model_for(self, rows: Rows) -> str:
-        sizes = rows.data.num_rows, rows.data.num_outputs
+        sizes = rows.data.population, rows.data.num_outputs
         return self.model or default_model(*sizes, grouped=self._grouped, noise=self.options.get("noise"))
 
     @property
@@ -442,6 +579,8 @@ class FitRequest:
             return with_validation(rows.data, self.validation)
         if self.held_out is not None:
             return rows.data, self.held_out
+        if isinstance(rows.data, Sample):
+            return rows.data, rows.data.held_out if share or rows.data.everything.hold_out.groups else None
         return rows.data, rows.validation_rows(self.validation or share, self.seed)
 
     def _require_one_way_to_hold_out(self) -> None:

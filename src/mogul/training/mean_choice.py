@@ -86,6 +86,8 @@ def _named(task: Task, noise: str, *place: str) -> Fitted:
         task, exact = _chained(task, task.exact_gps(noise), noise)
     if not task.checked or task.latent or task.validation is not None:
         return task.fitted(noise, *place, exact=exact)
+    if task.spared is not None:
+        return task.fitted(noise, *place)
     if task.known.num_rows > FEW_ROWS:
         return _held_out(task)[0].fitted(noise, *place)
     exact = exact or task.exact_gps(noise)
