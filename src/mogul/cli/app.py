@@ -507,7 +507,7 @@ def compare(
     chosen = _observed(listed(models, "--models"))
     of_kernel = require_kernel(kernel)
     require_least("--folds", folds, 2)
-    settings = training_settings(epochs=epochs, epoch_steps=epoch_steps, num_starts=restarts, precision=precision)
+    settings = training_settings(epochs=epochs, num_starts=restarts, precision=precision)
     sizes = training_settings(num_inducing=inducing)
     require_seed(seed)
     require_gibibytes(max_memory)

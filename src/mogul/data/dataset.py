@@ -320,7 +320,7 @@ class Batch:
         With a share, one worker's rows of each batch.
         """
         order = torch.randperm(len(self), generator=generator, device=generator.device)
-        for index in order.split(batch_sizes(len(self), size)):
+        for index in torch.split(order, batch_sizes(len(self), size)):
             yield self.rows(index if share is None else share.of(index))
 
 

@@ -104,8 +104,7 @@ class Totals:
     def inputs(self) -> Standardiser:
         """Mean and standard deviation of each input."""
         every = self.complete + self.incomplete
-        count, total = every[-1, -1], every[-1, :-1]
-        return _standardiser(self.units[0], count, total, np.diag(every)[:-1])
+        return _standardiser(self.units[0], every[-1:, -1], every[-1, :-1], np.diag(every)[:-1])
 
     @property
     def outputs(self) -> Standardiser:
@@ -134,10 +133,10 @@ def _unit_of(values: Float[Array, "N K"]) -> Standardiser:
 
 
 def _standardiser(
-    unit: Standardiser, count: Float[Array, "..."], total: Float[Array, "K"], square: Float[Array, "K"]
+    unit: Standardiser, count: Float[Array, "_"], total: Float[Array, "K"], square: Float[Array, "K"]
 ) -> Standardiser:
     mean = total / count
-    shift = unit.undo(mean)
+    shift = unit.shift + unit.scale * mean
     scale = unit.scale * np.sqrt(np.maximum(square / count - mean**2, 0.0))
     return Standardiser(shift, np.where(scale <= ROUNDING * np.abs(shift), 1.0, scale))
 
@@ -428,7 +427,7 @@ class StoredRows:
         """Places of all rows in random order, a pool at a time."""
         each = math.ceil(len(self) / self.num_blocks)
         order = torch.randperm(math.ceil(len(self) / each), generator=generator, device=generator.device).cpu()
-        for blocks in order.split(max(1, _POOL_ROWS // each)):
+        for blocks in torch.split(order, max(1, _POOL_ROWS // each)):
             if each == 1:
                 yield blocks
                 continue
@@ -447,7 +446,7 @@ class StoredRows:
         """Rows at places in ascending order; neighbours by one call."""
         rows = torch.empty(len(places), self.num_inputs + self.num_outputs, dtype=self.dtype)
         size = rows.shape[1] * self.dtype.itemsize
-        into = memoryview(rows.numpy().reshape(-1).view(np.uint8))
+        into = memoryview(rows.numpy().reshape(-1).view(np.uint8).data)
         ends = np.append(np.flatnonzero(np.diff(places) != 1) + 1, len(places))
         begin = 0
         for end in ends.tolist():

@@ -183,7 +183,7 @@ class LinearOutputMean(OutputMean):
             weights[:, output], bias[output] = plane, y_mean - x_mean @ plane
             left_out = math.sqrt(max(left / count, 0.0)) / max(1 - spent / count, 0.5)
             scale[output] = max(left_out, SMALLEST_RESIDUAL)
-        return LinearOutputMean(*(torch.as_tensor(part) for part in (weights, bias, scale)))
+        return LinearOutputMean(torch.as_tensor(weights), torch.as_tensor(bias), torch.as_tensor(scale))
 
     def forward(self, x: Float[Tensor, "*S N D"]) -> Float[Tensor, "*S N P"]:
         """x W + b."""

@@ -331,7 +331,8 @@ class Run:
             terms = self._nothing(batch)
         own = torch.stack([terms.ell, terms.kl_local, terms.kl_global, terms.log_prior]).detach().double()
         shared = self._team.sum_gradients(self.model, len(batch) / num_rows * own).to(terms.ell)
-        return ElboTerms(*shared.unbind(), misfit=terms.misfit)
+        ell, kl_local, kl_global, log_prior = shared.unbind()
+        return ElboTerms(ell, kl_local, kl_global, log_prior, terms.misfit)
 
     def _own_gradients(self, batch: Batch, kl_weight: float, num_rows: int) -> ElboTerms:
         """Gradients of pieces add up to that of the batch: memory is bounded, whatever its size.

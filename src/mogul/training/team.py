@@ -152,7 +152,7 @@ class Team:
         rank, size = int(found["RANK"]), int(found["WORLD_SIZE"])
         where = f"{found['MASTER_ADDR']}:{found['MASTER_PORT']}"
         try:
-            store = dist.TCPStore(
+            store = dist.TCPStore(  # type: ignore[attr-defined]  # torch exports it
                 found["MASTER_ADDR"],
                 int(found["MASTER_PORT"]),
                 size,

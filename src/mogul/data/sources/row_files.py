@@ -103,7 +103,7 @@ def whole_frame(where: Where) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """Consecutive rows of one file: the columns asked for, in float64, and group labels.
 
     Args:
@@ -193,12 +193,12 @@ class RowFiles:
         """The same files for the column of group labels alone."""
         return replace(self, targets=(), inputs=(), kept=())
 
-    def parts(self, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[Part]:
+    def parts(self, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[FilePart]:
         """All rows, file by file, in their order."""
         for path in self.paths:
             yield from self.parts_of(path, rows_at_once)
 
-    def parts_of(self, path: Path, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[Part]:
+    def parts_of(self, path: Path, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[FilePart]:
         """The rows of one file in their order, checked: inputs finite, outputs finite or missing."""
         names, first = [*self.inputs, *self.targets], 0
         others = [name for name in dict.fromkeys((self.groups, *self.kept)) if name is not None]
@@ -208,7 +208,7 @@ class RowFiles:
                 require_no_infinity(values[:, len(self.inputs) :], list(self.targets))
                 require_squares(values, names)
             labels = None if self.groups is None else frame[self.groups].to_numpy()
-            yield Part(values, labels, path, first, frame[list(self.kept)])
+            yield FilePart(values, labels, path, first, frame[list(self.kept)])
             first += len(values)
 
 
