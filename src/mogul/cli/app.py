@@ -1,6 +1,7 @@
 """The library's commands: `mogul models`, `fit`, `predict`, `evaluate`, `show`, `export` and `compare`."""
 
 import os
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -40,11 +41,13 @@ from mogul.cli.options import (
     listed,
     print_json,
     reading_of,
+    refuse_with_files,
     require_csv,
     require_gibibytes,
     require_kernel,
     require_least,
     require_new_file,
+    require_one_table,
     require_seed,
     require_share,
     training_settings,
@@ -90,7 +93,6 @@ def models(json_: Json = False) -> None:
 
 @app.command()
 def fit(
-    context: typer.Context,
     data: DataFiles,
     targets: Targets = None,
     inputs: Inputs = None,
@@ -234,7 +236,7 @@ def fit(
     if workers is not None and workers > 1 and "RANK" not in os.environ:
         from mogul.cli.workers import run_workers
 
-        raise typer.Exit(run_workers(without_option(context.obj, "--workers"), workers, jobs, checkpoint))
+        raise typer.Exit(run_workers(without_option(sys.argv[1:], "--workers"), workers, jobs, checkpoint))
     use_cores(jobs)
     with Bar(0 if quiet or os.environ.get("RANK", "0") != "0" else 2) as bar, ExitStack() as stack:
         bar.stage("loading")
@@ -275,8 +277,14 @@ def fit(
 @app.command()
 def predict(
     model: ModelFile,
-    data: Data,
-    out: Annotated[Path, typer.Option(help="CSV file to write; - prints it.")] = STANDARD_OUTPUT,
+    data: DataFiles,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="CSV file to write; - prints it. A .parquet file or a folder of them is written a part at a time, for "
+            "any number of rows; the same command goes on after a crash."
+        ),
+    ] = STANDARD_OUTPUT,
     quantiles: Annotated[str | None, typer.Option(help="Levels between 0 and 1, separated by commas.")] = None,
     coverage: Annotated[
         float | None,
@@ -304,6 +312,8 @@ def predict(
     the outputs that are there and fills in the others.
 
     Example: mogul predict jura.mogul new.csv --out predicted.csv --quantiles .1,.9
+
+    Example: mogul predict arm.mogul 'rows/*.parquet' --out predicted.parquet
     """
     import_parts(imports)
     wanted = levels(quantiles)
@@ -318,6 +328,15 @@ def predict(
         )
     require_seed(seed)
     require_gibibytes(max_memory)
+    if out.suffix in ("", ".parquet") and out != STANDARD_OUTPUT:
+        refuse_with_files(given=known, round=decimals)
+        if out.suffix:
+            require_new_file(out, force, "predictions.parquet", model)
+        require_folder(out)
+        use_cores(jobs)
+        _predict_files(model, data, out, columns, kept, wanted, coverage, seed, json_)
+        return
+    require_one_table(data)
     if out != STANDARD_OUTPUT:
         require_csv("--out", out)
         require_new_file(out, force, "predictions.csv", data, model)
@@ -339,10 +358,36 @@ def predict(
         put(predictions.frame().to_csv(index=False), end="")
 
 
+def _predict_files(
+    model: Path,
+    data: Path,
+    out: Path,
+    inputs: list[str] | None,
+    kept: list[str],
+    wanted: list[float],
+    coverage: float | None,
+    seed: int,
+    json_: bool,
+) -> None:
+    """Predictions of files, to files."""
+    with Bar(2) as bar:
+        bar.stage("loading")
+        from mogul.data.sources.row_files import RowFiles
+        from mogul.fitted.files import load
+        from mogul.fitted.to_files import Asked, predict_files
+
+        fitted = load(model)
+        files = RowFiles.of(data, [], inputs or fitted.input_columns, kept=kept, prefix="--")
+        bar.stage("predicting", files.about_rows)
+        count = predict_files(fitted, files, out, Asked(wanted, coverage, seed), watch=bar.reach)
+    report = {"rows": count, "outputs": fitted.output_names, "out": str(out)}
+    give(report, [f"Predictions of {count:,} rows: {out}"], json_)
+
+
 @app.command()
 def evaluate(
     model: ModelFile,
-    data: Data,
+    data: DataFiles,
     inputs: ModelInputs = None,
     targets: ModelTargets = None,
     long: Long = None,

@@ -293,6 +293,19 @@ def require_new_file(path: Path, force: bool, example: str, *sources: Path) -> N
         raise ConfigError(f"Results must go into a new file; {path} exists. Choose another name, or add --force.")
 
 
+def require_one_table(data: Path) -> None:
+    """Check that predictions in a table are of one table."""
+    if not data.is_file() and (data.is_dir() or any(sign in str(data) for sign in "*?[")):
+        raise ConfigError(f"Predictions of several files, {data}, must go into files: --out predicted.parquet.")
+
+
+def refuse_with_files(**given: Any) -> None:
+    """Refuse options that need a whole table, where predictions are written a part at a time."""
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(f"--{name} is for predictions in a table; got it with files. Leave it out.")
+
+
 def require_csv(option: str, path: Path) -> None:
     """Check that an output file is CSV."""
     if path.suffix != ".csv":

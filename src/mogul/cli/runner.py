@@ -24,7 +24,7 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
     try:
         with _warnings_as_lines(debug):
             kept = [argument for argument in arguments if argument != DEBUG]
-            done = app(kept, prog_name="mogul", standalone_mode=False, obj=kept)
+            done = app(kept, prog_name="mogul", standalone_mode=False)
         return done if isinstance(done, int) else 0
     except Exception as error:
         if debug:

@@ -189,6 +189,23 @@ class RowFiles:
         """The number of rows: from the files' own records, or estimated for text."""
         return sum(_about_rows(path) for path in self.paths)
 
+    def num_rows_of(self, path: Path) -> int:
+        """The number of rows of one file; of text by reading it."""
+        if path.suffix.lower() in _CSV:
+            return sum(len(part.values) for part in self.parts_of(path))
+        return _about_rows(path)
+
+    def rows_of(self, path: Path, first: int, last: int, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[FilePart]:
+        """The rows of one file from `first` on and before `last`, at most so many at once."""
+        for part in self.parts_of(path, rows_at_once, first):
+            begin, end = max(first - part.first, 0), min(last - part.first, len(part.values))
+            if part.first >= last:
+                return
+            if end > begin:
+                labels = None if part.labels is None else part.labels[begin:end]
+                frame = None if part.frame is None else part.frame[begin:end]
+                yield FilePart(part.values[begin:end], labels, path, part.first + begin, frame)
+
     def only_groups(self) -> "RowFiles":
         """The same files for the column of group labels alone."""
         return replace(self, targets=(), inputs=(), kept=())
@@ -198,11 +215,15 @@ class RowFiles:
         for path in self.paths:
             yield from self.parts_of(path, rows_at_once)
 
-    def parts_of(self, path: Path, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[FilePart]:
-        """The rows of one file in their order, checked: inputs finite, outputs finite or missing."""
-        names, first = [*self.inputs, *self.targets], 0
+    def parts_of(self, path: Path, rows_at_once: int = ROWS_AT_ONCE, after: int = 0) -> Iterator[FilePart]:
+        """The rows of one file in their order, checked: inputs finite, outputs finite or missing.
+
+        Some of the rows before `after` may be left out.
+        """
+        names = [*self.inputs, *self.targets]
+        groups, first = _groups_after(path, after)
         others = [name for name in dict.fromkeys((self.groups, *self.kept)) if name is not None]
-        for values, frame in _read(path, names, others, rows_at_once):
+        for values, frame in _read(path, names, others, rows_at_once, groups):
             with _located(path, first):
                 require_finite_inputs(values[:, : len(self.inputs)], list(self.inputs))
                 require_no_infinity(values[:, len(self.inputs) :], list(self.targets))
@@ -271,13 +292,15 @@ def _about_rows(path: Path) -> int:
 
 
 def _read(
-    path: Path, names: list[str], others: list[str], rows_at_once: int
+    path: Path, names: list[str], others: list[str], rows_at_once: int, groups: list[int] | None
 ) -> Iterator[tuple[Float[Array, "N K"], pd.DataFrame]]:
     """Numbers of some columns, and others as they are."""
     suffix = path.suffix.lower()
-    reader = _read_text if suffix in _CSV else _read_parquet if suffix == ".parquet" else _read_arrow
     with readable_as(suffix, str(path)):
-        yield from reader(path, names, others, rows_at_once)
+        if suffix == ".parquet":
+            yield from _read_parquet(path, names, others, rows_at_once, groups)
+        else:
+            yield from (_read_text if suffix in _CSV else _read_arrow)(path, names, others, rows_at_once)
 
 
 def _read_text(
@@ -302,14 +325,25 @@ def _read_text(
             yield np.ascontiguousarray(chunk[names].to_numpy(np.float64)), chunk[others].reset_index(drop=True)
 
 
+def _groups_after(path: Path, after: int) -> tuple[list[int] | None, int]:
+    """The groups of rows of a Parquet file that are not before a row, and the number of their first row."""
+    if not after or path.suffix.lower() != ".parquet":
+        return None, 0
+    with _arrow(path, "pyarrow.parquet").ParquetFile(path) as file:
+        sizes = [file.metadata.row_group(place).num_rows for place in range(file.num_row_groups)]
+    ends = np.cumsum(sizes)
+    left = int(np.searchsorted(ends, after, side="right"))
+    return list(range(left, len(sizes))), int(ends[left - 1]) if left else 0
+
+
 def _read_parquet(
-    path: Path, names: list[str], others: list[str], rows_at_once: int
+    path: Path, names: list[str], others: list[str], rows_at_once: int, groups: list[int] | None
 ) -> Iterator[tuple[Float[Array, "N K"], pd.DataFrame]]:
     # Through a buffer: otherwise whole columns of a group of rows are read at once.
     module = _arrow(path, "pyarrow.parquet")
     with module.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
         columns = list(dict.fromkeys([*names, *others]))
-        for batch in file.iter_batches(rows_at_once, columns=columns, use_threads=False):
+        for batch in file.iter_batches(rows_at_once, groups, columns, use_threads=False):
             yield _numbers(batch, names, path), _frame(batch, others)
 
 
