@@ -18,6 +18,7 @@ from mogul.data.sources.row_files import RowFiles
 from mogul.data.stored import HoldOut, gather
 from mogul.errors import ConfigError
 from mogul.training import FitRequest, Run
+from mogul.training.on_disk import on_disk
 from mogul.training.starts import Saving
 from mogul.training.team import Team
 
@@ -131,6 +132,18 @@ def test_what_files_do_not_have_is_refused(folder: Path, given: dict[str, Any], 
 
 def test_memory_is_of_the_sample(folder: Path) -> None:
     """What a fit is asked for is of the sample's size, and what it decides by is the number of all rows."""
-    with FitRequest(check=False).on_disk(RowFiles.of(folder / "rows", TARGETS), sample_rows=300) as (_, data):
+    with on_disk(FitRequest(check=False), RowFiles.of(folder / "rows", TARGETS), sample_rows=300) as (_, data):
         assert (data.num_rows, data.population) == (300, 4000)
         assert isinstance(next(iter(data.everything.stored(torch.float32).pieces(10))), Batch)
+
+
+def test_an_estimator_takes_files(folder: Path) -> None:
+    own = mogul.MultiOutputGPRegressor("n-sbgprn", epochs=2, num_inducing=5, mean="linear", check=False, verbose=0)
+    own.fit_files(str(folder / "rows"), TARGETS, INPUTS[:2])
+    again = mogul.fit(str(folder / "rows"), targets=TARGETS, inputs=INPUTS[:2], model="n-sbgprn", epochs=2,
+                      num_inducing=5, mean="linear", check=False, verbose=0)  # fmt: skip
+    x = X[["a", "b"]]
+    np.testing.assert_array_equal(own.predict(x), again.predictor().mean(x))
+    assert own.n_features_in_ == 2
+    with pytest.raises(ValueError, match="feature names"):
+        own.predict(X)

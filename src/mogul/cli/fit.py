@@ -37,6 +37,7 @@ from mogul.fitted.history import Choice
 from mogul.models.families import AUTO, FROM_RESIDUALS, is_latent
 from mogul.objective import ObjectiveName
 from mogul.training import FitRequest
+from mogul.training.on_disk import on_disk
 
 _SHOWN = 6
 
@@ -136,7 +137,7 @@ def fit_file(
     reading = reading or Reading(prefix=ON_COMMAND_LINE)
     if stays_on_disk(path, stream):
         files = _files_of(path, targets, inputs, groups, request)
-        with request.on_disk(files, scratch) as (own, data):
+        with on_disk(request, files, scratch) as (own, data):
             return _fitted_file(path, out, data, groups, own)
     table = table_of_frame(whole_frame(path), str(path)) if names_files(path) else read_table(path)
     table, columns = reading.select(table, targets, inputs, groups, latent=latent)

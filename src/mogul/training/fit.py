@@ -1,12 +1,10 @@
 """From data to a fitted model: `fit`, which users call, and the request that every caller goes through."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,7 @@ from mogul.data.sources.reading import Reading
 from mogul.data.sources.row_files import RowFiles, names_files, stays_on_disk, whole_frame
 from mogul.data.sources.table import memory_limit
 from mogul.data.splits import group_numbers
-from mogul.data.stored import SAMPLE_ROWS, HoldOut, Sample, gather, whole
+from mogul.data.stored import SAMPLE_ROWS, Sample
 from mogul.errors import ConfigError, require_positive, warn
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.history import EpochRecord, TrainedRows
@@ -43,9 +41,9 @@ from mogul.training.choice import Candidates, train_candidates
 from mogul.training.defaults import FEW_ROWS, MeanChoice, default_mean, default_model, preset, with_defaults
 from mogul.training.kernel_choice import has_exact_gps, is_named
 from mogul.training.loop import Run
+from mogul.training.on_disk import named_files, on_disk
 from mogul.training.restarts import Restarts
 from mogul.training.split import (
-    HELD_OUT_SHARE,
     Rows,
     held_out_share,
     is_pair,
@@ -65,9 +63,6 @@ _OF_STEPS = ("epochs", "batch_size", "learning_rate", "num_starts", "num_kept")
 
 # Rows of a quick fit.
 _QUICK_ROWS = 200
-
-# Rows that stay on disk: how many are held out for the check.
-_CHECKED_SHARE, _FEWEST_CHECKED, _MOST_CHECKED = 0.02, 100, 500
 
 ConfigChoice = TrainingConfig | Callable[[str], TrainingConfig] | None
 
@@ -231,7 +226,7 @@ def fit(
     data: Dataset | None = None
     with memory_limit(max_memory):
         if stays_on_disk(X, stream):
-            files, labels = _files(X, Y, targets, inputs, groups, latent=latent, reading=reading), None
+            files, labels = named_files(X, Y, targets, inputs, groups, latent=latent, reading=reading), None
         else:
             X = whole_frame(X) if names_files(X) else X
             data, labels = given_data(X, Y, targets, inputs, groups, latent=latent, reading=reading)
@@ -274,23 +269,6 @@ def fit(
         return request.fit_files(files, None if scratch is None else Path(scratch))
     assert data is not None
     return request.fit(data)
-
-
-def _files(X: Any, Y: Any, targets: Any, inputs: Any, groups: Any, *, latent: bool, reading: Reading) -> RowFiles:
-    """The files that are named, with the columns asked for."""
-    given = {"Y": Y, "long": reading.long, "categories": reading.categories or None, "missing": reading.missing or None}
-    for argument, value in given.items():
-        if value is not None:
-            raise ConfigError(f"{argument} is for a table in memory; got it beside several files. Leave it out.")
-    if targets is None or not (groups is None or isinstance(groups, str)):
-        raise ConfigError(
-            "Columns of files must be named: outputs by targets, labels by groups; "
-            f"got targets={targets!r}, groups={type(groups).__name__}. Name columns."
-        )
-    if latent:
-        raise ConfigError("Models with latent inputs need rows in memory; got files. Read them into a frame.")
-    names = [targets] if isinstance(targets, str) else targets
-    return RowFiles.of(X, names, [inputs] if isinstance(inputs, str) else inputs, groups)
 
 
 @dataclass(frozen=True)
@@ -356,70 +334,9 @@ class FitRequest:
             raise ConfigError(f"config must be a mogul.TrainingConfig; got {self.config!r}. Leave it out.")
 
     def fit_files(self, files: RowFiles, scratch: Path | None = None, sample_rows: int = SAMPLE_ROWS) -> Fitted:
-        """The model of rows that stay on disk, but for a sample: see `on_disk`."""
-        with self.on_disk(files, scratch, sample_rows) as (request, data):
+        """The model of rows that stay on disk, but for a sample: see `mogul.training.on_disk`."""
+        with on_disk(self, files, scratch, sample_rows) as (request, data):
             return request.fit(data)
-
-    @contextmanager
-    def on_disk(
-        self, files: RowFiles, scratch: Path | None = None, sample_rows: int = SAMPLE_ROWS
-    ) -> Iterator[tuple["FitRequest", Dataset]]:
-        """The request for rows that stay on disk, and a sample of them; few rows are read into memory.
-
-        Args:
-            files: where the rows are.
-            scratch: the folder of their scaled copy, which stays; by default one that is removed.
-            sample_rows: how many rows are kept in memory.
-        """
-        team, bar = self.place.team, self.saving.bar
-        if files.about_rows <= max(sample_rows, FEW_ROWS):
-            data, labels = whole(files)
-            yield replace(self, groups=None if labels is None else group_numbers(labels, data.num_rows)), data
-            return
-        self._require_on_disk()
-        with ExitStack() as stack:
-            stack.enter_context(bar)
-            kept = scratch or Path(team.first(lambda: stack.enter_context(TemporaryDirectory(prefix="mogul-"))))
-            bar.stage("reading", files.about_rows)
-
-            def read() -> Sample:
-                return gather(files, self._hold_out(files), kept, self.seed, sample_rows, bar.reach)
-
-            sample = team.first(read)
-            # Rows held out are of other groups than those trained on; all else about groups is settled.
-            aside = np.isin(np.arange(sample.num_rows), sample.held_out).astype(np.int64)
-            yield replace(self, groups=aside if files.groups is not None else None), sample
-
-    def _hold_out(self, files: RowFiles) -> HoldOut:
-        """Whole groups, the share asked for, or some rows to check the model by."""
-        choosing = AUTO in (self.model, self.options.get("noise"))
-        stopping = self.config.stopping if isinstance(self.config, TrainingConfig) else None
-        share = self.validation if isinstance(self.validation, float) else held_out_share(stopping, choosing=choosing)
-        if files.groups is not None:
-            return HoldOut.of_groups(files, share or HELD_OUT_SHARE, self.seed)
-        if share is None:
-            count = min(max(_CHECKED_SHARE * files.about_rows, _FEWEST_CHECKED), _MOST_CHECKED) if self.check else 0
-            share = count / files.about_rows
-        return HoldOut(share, self.seed)
-
-    def _require_on_disk(self) -> None:
-        """Refuse what needs all rows in memory."""
-        named = self.mean is None or self.mean in ("linear", "paper", "zero", "constant")
-        needs = {
-            "mean": None if named else self.mean,
-            "transform": self.transform,
-            "autoregressive": self.autoregressive or None,
-            "calibrate": self.calibrate,
-            "held_out": self.held_out,
-            "retrain": self.retrain or None,
-            "quick": self.quick or None,
-        }
-        for name, value in needs.items():
-            if value is not None:
-                raise ConfigError(
-                    f"{name} needs all rows in memory; got {name}={value!r} and rows that stay on disk. Leave it out, "
-                    "or raise the limit: --max-memory on the command line, max_memory in Python."
-                )
 
     def fit(self, data: Dataset, chosen: Int[IntArray, "K"] | None = None) -> Fitted:
         """The model, trained on the chosen rows, with repetitions, and calibrated by the rows set aside for that.
