@@ -4,6 +4,7 @@
 rows stay.
 """
 
+import itertools
 import json
 import os
 import subprocess
@@ -151,7 +152,8 @@ def steps(folder: Path) -> dict[str, float]:
 
 def _stepping(rows: RowSource) -> Callable[[], object]:
     run = training_run("n-sbgprn", rows.spread(2000), _SIZES, Analytic(), noise="gp")
-    batches = rows.minibatches(_SIZES.batch, torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    batches = (batch for _ in itertools.count() for batch in rows.minibatches(_SIZES.batch, generator))
     run.step(next(batches))
     return lambda: run.step(next(batches))
 
@@ -172,7 +174,8 @@ def _timed(count: int, num_steps: int) -> float:
         subprocess.Popen(command, env={**one, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True)
         for one in each
     ]
-    return float([process.communicate()[0] for process in started][0])
+    printed = [process.communicate()[0] for process in started]
+    return float(printed[0])
 
 
 def _work(num_steps: int) -> float:

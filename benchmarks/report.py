@@ -139,6 +139,22 @@ FIGURES = (
     Figure("small_outlier_loss", "one training outlier of 100 sd, nats per output lost", 0.05, True, _PANEL),
 )
 
+_BIG = "Of one process, resident, its imports included; `big_rows` in results.json is the number of many rows."
+FIGURES += (
+    Figure("big_fit_many_gb", "fit of Parquet, 21 → 14, 200 steps: peak memory, GB", 1.5, True, _BIG),
+    Figure("big_fit_memory", "the same over that with 10⁵ rows", 1.1, True, _BIG),
+    Figure("big_step_ratio", "step with batches from disk over batches from memory", 1.15, True, "Reading included."),
+    Figure("big_predict_many_gb", "mean and std, Parquet to Parquet: peak memory, GB", 1.5, True, _BIG),
+    Figure("big_predict_many_share", "rows per second of that over the predictor's own", 0.7, False, "In one process."),
+    Figure(
+        "big_workers_speedup",
+        "two workers of one thread over one, steps per second",
+        1.7,
+        False,
+        "N-SBGPRN with GP noise, 21 → 14, M = 200, batches of 500 in all; on two cores that others use, too.",
+    ),
+)
+
 _PRECISION_PARTS = ("float32_ll", "mixed_ll", "float64_ll", "float32_seconds", "float64_seconds")
 _AXES = {"m": "M", "l": "L", "p": "P", "h": "H", "b": "B"}
 
