@@ -48,6 +48,8 @@ _PANEL = "The same command; see `benchmarks/small.py`."
 _ROW = "Median of 600 calls, in turns of 20: mean and std of one row, noise included."
 _LOOP = "The same in one thread, by an exported program: float32, inputs and results in float64, in the user's units."
 
+_BIG = "Of one process, resident, its imports included; `big_rows` in results.json is the number of many rows."
+
 FIGURES = (
     Figure("step_speedup", "training step, MOGP, × faster than GPyTorch's LMC as it comes", 3.0, False, _STEP),
     Figure(
@@ -137,10 +139,6 @@ FIGURES = (
     Figure("small_outside_square", "… a square", 0.85, False, _PANEL),
     Figure("small_outside_plane", "… a plane, at 10 and 50", 0.85, False, _PANEL),
     Figure("small_outlier_loss", "one training outlier of 100 sd, nats per output lost", 0.05, True, _PANEL),
-)
-
-_BIG = "Of one process, resident, its imports included; `big_rows` in results.json is the number of many rows."
-FIGURES += (
     Figure("big_fit_many_gb", "fit of Parquet, 21 → 14, 200 steps: peak memory, GB", 1.5, True, _BIG),
     Figure("big_fit_memory", "the same over that with 10⁵ rows", 1.1, True, _BIG),
     Figure("big_step_ratio", "step with batches from disk over batches from memory", 1.15, True, "Reading included."),

@@ -183,7 +183,7 @@ class HoldOut:
 
     Example:
         >>> HoldOut(share=0.5, seed=0).of(np.arange(8.0)[:, None], None).tolist()
-        [False, True, True, True, True, False, True, False]
+        [False, False, True, True, True, False, True, False]
     """
 
     share: float

@@ -91,7 +91,7 @@ class Run:
                     on_epoch(self.records[-1])
             if not self.records:  # no epochs: the start is the result
                 with self.recovery.unfinished(self):
-                    self.records.append(self._assessed(self._generator, self._began))
+                    self.records.append(self._assessed(self._stream(), self._began))
                     if self._held_out is not None:
                         self._score(self.records[-1])
                 on_epoch(self.records[-1])
@@ -110,7 +110,7 @@ class Run:
             group["lr"] = rate
         sums = torch.zeros(4, dtype=torch.float64)
         sizes = batch_sizes(len(self._data), self.config.batch_size)[: self.config.epoch_steps]
-        self._draws = self._team.stream(self._generator)
+        self._draws = self._stream()
         batches = self._data.minibatches(self.config.batch_size, self._generator, self._team.share)
         for num_rows, batch in zip(sizes, batches, strict=False):  # no more batches are read than there are sizes
             terms = self.step(batch.to(self._device), kl_weight, num_rows)
@@ -155,7 +155,7 @@ class Run:
     def _bound(self) -> float:
         """The objective over all rows, with the same draws each time; −∞ where it cannot be computed."""
         try:
-            bound = self._assessed(torch.Generator().manual_seed(self.config.seed)).elbo
+            bound = self._assessed(self._own_stream()).elbo
         except TROUBLE:
             return -math.inf
         return bound if math.isfinite(bound) else -math.inf
@@ -167,7 +167,7 @@ class Run:
         those of training do not change.
         """
         level, before = self.model.head.noise.log_precision, self.model.head.noise.log_precision.detach().clone()
-        own = torch.Generator().manual_seed(self.config.seed)
+        own = self._own_stream()
         try:
             rows = self._data.spread(_LEVEL_ROWS).to(self._device)
             search = LevelSearch.of(self.model, self._elbo, rows, self._rows_at_once, own)
@@ -186,7 +186,15 @@ class Run:
         """The score of validation rows, with the same draws each time; 0 where there are none."""
         if self._held_out is None:
             return 0.0
-        return held_out_score(self.model, self._held_out, torch.Generator().manual_seed(self.config.seed))
+        return held_out_score(self.model, self._held_out, self._own_stream())
+
+    def _stream(self) -> torch.Generator:
+        """Random draws of this worker, on its device."""
+        return self._team.stream(self._generator, self._device)
+
+    def _own_stream(self) -> torch.Generator:
+        """Draws that are the same each time."""
+        return torch.Generator(self._device).manual_seed(self.config.seed)
 
     def state(self) -> RunState:
         """A copy of all that later epochs depend on; of a finished run, all that `finish` depends on."""
@@ -242,7 +250,7 @@ class Run:
         """The score of early stopping, per observed output value; the best state on validation rows is kept."""
         if self._held_out is None:
             return record.elbo / max(1, self._data.num_observed)
-        score = self._team.agreed(held_out_score(self.model, self._held_out, self._generator))
+        score = self._team.agreed(held_out_score(self.model, self._held_out, self._stream()))
         if score > self._best_score:
             self._best_score, self._best_epochs = score, len(self.records)
             self._best_state = {name: value.clone() for name, value in self.model.state_dict().items()}

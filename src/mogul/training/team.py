@@ -114,14 +114,14 @@ class Team:
             place += part.numel()
         return message[: len(values)]
 
-    def stream(self, generator: torch.Generator) -> torch.Generator:
-        """A random stream of this worker's own, from one that all workers share; alone, the same."""
-        if self.size == 1:
+    def stream(self, generator: torch.Generator, device: torch.device) -> torch.Generator:
+        """A random stream of this worker's own, on a device, from one that all share; alone on a processor the same."""
+        if self.size == 1 and device.type == generator.device.type:
             return generator
         own = torch.Generator(generator.device)
         own.set_state(generator.get_state())  # a copy: the order of rows stays that of one worker
         seeds = torch.randint(2**62, (self.size,), generator=own, device=own.device)
-        return own.manual_seed(int(seeds[self.rank]))
+        return torch.Generator(device).manual_seed(int(seeds[self.rank]))
 
     def _together(self, work: Callable[[], Any]) -> None:
         try:
