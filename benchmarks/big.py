@@ -197,10 +197,10 @@ def _work(num_steps: int) -> tuple[float, float]:
     share = team.share or Share(0, 1)
     batch = data.rows(share.of(torch.arange(_SIZES.batch)))
     for _ in range(5):
-        run.step(batch, 1.0, _SIZES.batch)
+        run.step(batch)
     began, spent = time.perf_counter(), time.process_time()
     for _ in range(num_steps):
-        run.step(batch, 1.0, _SIZES.batch)
+        run.step(batch)
     took = time.perf_counter() - began, time.process_time() - spent
     team.leave()
     return took

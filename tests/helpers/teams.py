@@ -71,7 +71,7 @@ def one_step(team: Team) -> Found:
         run = Run(model, batch, config, torch.Generator().manual_seed(0), team=team)
         share = Share(0, 1) if team.share is None else team.share
         own = batch.rows(share.of(torch.arange(len(batch))))
-        terms = run.step(own, 0.7, len(batch))
+        terms = run.step(own, 0.7)
         each = {part: getattr(terms, part) for part in ("ell", "kl_local", "kl_global", "log_prior")}
         each |= {f"gradient of {key}": one.grad for key, one in model.named_parameters() if one.grad is not None}
         each |= {key: one for key, one in model.named_parameters() if "log_precision" in key}
@@ -118,7 +118,7 @@ def not_a_number(team: Team, folder: Path) -> Found:
         own.y[:] = torch.nan
     said = []
     try:
-        run.step(own, 1.0, 12)
+        run.step(own, 1.0)
     except ArithmeticError as error:
         said.append(str(error))
     if team.rank:

@@ -114,7 +114,7 @@ class Run:
         self._draws = self._stream()
         batches = self._data.minibatches(self.config.batch_size, self._generator, self._team.share)
         for num_rows, batch in zip(sizes, batches, strict=False):  # no more batches are read than there are sizes
-            terms = self.step(batch.to(self._device), kl_weight, num_rows)
+            terms = self.step(batch.to(self._device), kl_weight)
             # Weighting by rows makes the epoch's mean that of the whole data set, whatever the size of the last batch.
             sums += num_rows / sum(sizes) * _values(terms)
         self.records.append(self._record(sums, began, rate, kl_weight))
@@ -314,14 +314,13 @@ class Run:
     def _rate_at(self, clock: int) -> float:
         return self.config.rate_at(clock) * self.recovery.rate_factor
 
-    def step(self, batch: Batch, kl_weight: float = 1.0, num_rows: int | None = None) -> ElboTerms:
+    def step(self, batch: Batch, kl_weight: float = 1.0) -> ElboTerms:
         """One gradient step on a batch: Adam for most parameters, closed-form updates for those that they own.
 
-        Of `num_rows` rows, those of the other workers are not in this worker's batch.
+        Where several workers train together, each has its own rows of the batch.
         """
-        num_rows = len(batch) if num_rows is None else num_rows
         self.model.zero_grad()
-        terms = self._gradients(batch, kl_weight, num_rows)
+        terms = self._gradients(batch, kl_weight, self._team.count(len(batch)))
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         self._require_finite(float(nn.utils.get_total_norm(gradients)), "The gradient's norm")
         self._optimiser.step()

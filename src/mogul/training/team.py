@@ -59,6 +59,10 @@ class Team:
             self._together(lambda: dist.all_reduce(values))
         return values
 
+    def count(self, number: int) -> int:
+        """The sum of all workers' numbers."""
+        return number if self.size == 1 else int(self.sum(torch.tensor(number)))
+
     def agreed(self, value: T) -> T:
         """The first worker's value."""
         if self.size == 1:
