@@ -1,11 +1,21 @@
 """Workers that train together find what one finds alone, and none is left waiting for another that is gone."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from tests.helpers.row_tables import frame, write
-from tests.helpers.teams import Found, from_files, in_team, not_a_number, one_step, steps_and_a_training
+from tests.helpers.teams import (
+    Found,
+    from_files,
+    in_team,
+    killed_in_its_third_epoch,
+    not_a_number,
+    one_step,
+    resumed,
+    steps_and_a_training,
+)
 
 from mogul.errors import ConfigError, MogulError
 from mogul.training.team import Team, device_by_name
@@ -41,6 +51,22 @@ def test_two_workers_train_the_model_of_one(both: list[Found], folder: Path) -> 
     for name, value in alone.items():
         assert torch.equal(both[0][name], both[1][name]), name
         torch.testing.assert_close(both[0][name], value, rtol=1e-4, atol=1e-5, msg=f"{name}: {{}}".format)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_others_of_a_killed_worker_end_and_any_number_goes_on(both: list[Found], folder: Path, count: int) -> None:
+    """With the same number of workers to the same model, bit for bit."""
+    shutil.rmtree(folder / "states", ignore_errors=True)
+    _, codes = in_team(killed_in_its_third_epoch, folder)
+    assert codes == [1, 9]
+    assert list((folder / "states").iterdir())
+    found, codes = in_team(resumed, folder, count)
+    assert codes == [0] * count
+    for name, value in from_files(Team(), folder).items():
+        if count == 2:
+            assert torch.equal(found[0][name], both[0][name]), name
+        torch.testing.assert_close(found[0][name], value, rtol=1e-4, atol=1e-5)
 
 
 def test_trouble_of_one_worker_is_everyones(tmp_path: Path) -> None:

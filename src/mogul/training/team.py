@@ -6,6 +6,7 @@ those of torch.distributed: gloo between processors, nccl between graphics cards
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -131,10 +132,11 @@ class Team:
         try:
             work()
         except RuntimeError as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            found = re.sub(r"^\[.*?\]\s*", "", str(error).strip()) or type(error).__name__  # where in torch it is from
+            reason = found.splitlines()[0].partition(". ")[0]
             raise FitError(
                 f"All {self.size} workers must be there until training ends; worker {self.rank} lost another: "
-                f"{reason[:200]}. Run the same command again: with a checkpoint it goes on from there."
+                f"{reason}. Run the same command again: with a checkpoint it goes on from there."
             ) from error
 
     @staticmethod
@@ -163,7 +165,7 @@ class Team:
                 is_master=rank == 0 and found.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
                 timeout=timedelta(seconds=seconds),
             )
-            backend = "nccl" if torch.cuda.is_available() else "gloo"
+            backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
             dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timedelta(hours=_HOURS))
         except (RuntimeError, ValueError) as error:
             raise ConfigError(
