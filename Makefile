@@ -8,11 +8,12 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint $
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 INPUTS := $(ROOT)pyproject.toml $(ROOT)constraints.txt
 
-.PHONY: help demo test test-browser check format bench docs clean
+.PHONY: help demo test test-browser test-cluster check format bench docs clean
 help:
 	@echo "make demo    fit the paper's synthetic experiment: a table and a figure"
 	@echo "make test    run all tests, with line and branch coverage"
 	@echo "make test-browser  open the page of results in Chromium, which is installed if missing (Debian)"
+	@echo "make test-cluster  run jobs by Dask and Ray, which are installed if missing"
 	@echo "make check   formatting, lint, strict types"
 	@echo "make format  mend formatting and what lint can mend by itself"
 	@echo "make bench   side-by-side timings"
@@ -44,6 +45,14 @@ $(VENV)/installed-browser: $(VENV)/installed-dev
 	$(INSTALL) --editable "$(ROOT)[browser]"
 	test -x /usr/bin/chromium || { $(AS_ROOT) apt-get update && $(AS_ROOT) apt-get install --yes --no-install-recommends chromium; }
 	touch $@
+
+# Apart from `test`: Ray and Dask take a minute to start, and 400 MB to install.
+$(VENV)/installed-cluster: $(VENV)/installed-dev
+	$(INSTALL) --editable "$(ROOT)[dask,ray]"
+	touch $@
+
+test-cluster: $(VENV)/installed-cluster
+	cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster tests/lab
 
 test-browser: $(VENV)/installed-browser
 	cd $(ROOT) && $(BIN)/python -m pytest -m browser tests/browser

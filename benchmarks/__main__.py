@@ -25,6 +25,7 @@ GROUPS = {
     "noises": "Kinds of noise over constant noise: training steps of N-SBGPRN, the same sizes",
     "solvers": "Krylov (CIQ) over Cholesky, one GP, forward and backward",
     "growth": "Growth of a training step, and its memory",
+    "big": "Rows that stay on disk, and two workers",
     "prediction": "Mean and std: many rows, one row",
     "loop": "Exported programs, one thread: one row, many rows",
     "small": "Few rows: the default beside scikit-learn's exact GPs",

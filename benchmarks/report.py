@@ -48,6 +48,9 @@ _PANEL = "The same command; see `benchmarks/small.py`."
 _ROW = "Median of 600 calls, in turns of 20: mean and std of one row, noise included."
 _LOOP = "The same in one thread, by an exported program: float32, inputs and results in float64, in the user's units."
 
+_WORKERS = "N-SBGPRN with GP noise, 21 → 14, M = 200, batches of 500 in all. "
+_BIG = "Of one process, resident, its imports included; `big_rows` in results.json is the number of many rows."
+
 FIGURES = (
     Figure("step_speedup", "training step, MOGP, × faster than GPyTorch's LMC as it comes", 3.0, False, _STEP),
     Figure(
@@ -137,6 +140,25 @@ FIGURES = (
     Figure("small_outside_square", "… a square", 0.85, False, _PANEL),
     Figure("small_outside_plane", "… a plane, at 10 and 50", 0.85, False, _PANEL),
     Figure("small_outlier_loss", "one training outlier of 100 sd, nats per output lost", 0.05, True, _PANEL),
+    Figure("big_fit_many_gb", "fit of Parquet, 21 → 14, 200 steps: peak memory, GB", 1.5, True, _BIG),
+    Figure("big_fit_memory", "the same over that with 10⁵ rows", 1.1, True, _BIG),
+    Figure("big_step_ratio", "step with batches from disk over batches from memory", 1.15, True, "Reading included."),
+    Figure("big_predict_many_gb", "mean and std, Parquet to Parquet: peak memory, GB", 1.5, True, _BIG),
+    Figure("big_predict_many_share", "rows per second of that over the predictor's own", 0.7, False, "In one process."),
+    Figure(
+        "big_workers_speedup",
+        "two workers of one thread over one, steps per second",
+        1.7,
+        False,
+        _WORKERS + "By the clock, on two cores that others were using, too.",
+    ),
+    Figure(
+        "big_workers_processor_speedup",
+        "the same, by processor time of a worker: where each has a core",
+        1.7,
+        False,
+        _WORKERS + "Waiting for the other is not counted.",
+    ),
 )
 
 _PRECISION_PARTS = ("float32_ll", "mixed_ll", "float64_ll", "float32_seconds", "float64_seconds")

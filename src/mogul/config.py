@@ -73,7 +73,8 @@ class TrainingConfig:
             a maximum of the posterior density, found by L-BFGS on all rows with all variances zero. Restarts differ in
             the number of latent functions that they use: 1, 2, …, L, 1, …. Other models start at random.
         epochs: passes over the data for the start that is trained to the end; 0 keeps an exact start unchanged.
-        batch_size: rows per step.
+        batch_size: rows per step, of all workers together.
+        epoch_steps: the most steps of an epoch: of very many rows it sees a random part. None: it sees all rows.
         learning_rate: Adam's, where it is largest.
         schedule: "steps" begins at that rate and lowers it at `milestones`; "cosine" rises to it over the first tenth
             of the epochs, and falls along a half cosine to a hundredth of it.
@@ -101,6 +102,7 @@ class TrainingConfig:
 
     epochs: int = 200
     batch_size: int = 250
+    epoch_steps: int | None = None
     learning_rate: float = 0.03
     schedule: ScheduleName = "steps"
     milestones: tuple[float, ...] = (0.5, 0.75, 0.9)
@@ -128,6 +130,8 @@ class TrainingConfig:
             start_epochs=self.start_epochs,
             num_kept=self.num_kept,
         )
+        if self.epoch_steps is not None:
+            require_positive(epoch_steps=self.epoch_steps)
         if self.num_kept > self.num_starts:
             raise ConfigError(
                 f"num_kept must be at most num_starts, {self.num_starts}; got {self.num_kept}. Give more starts."

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
@@ -55,33 +55,69 @@ def score(parts: Iterable[Part], *, nested: bool = False) -> Scores:
 
 def score_rows(parts: Iterable[Part], *, nested: bool = False) -> tuple[Scores, Float[Array, "N"]]:
     """All scores, and the log density of each row: NaN where all its outputs are missing."""
-    densities, in_groups, squares, crps_values, pits, truths, kept = [], [], [], [], [], [], []
-    for prediction, y in parts:
-        kept.append(~np.isnan(y).all(axis=1))
-        seen = np.flatnonzero(kept[-1])
+    sums = ScoreSums(nested=nested)
+    densities = [sums.add(prediction, y) for prediction, y in parts]
+    return sums.scores, np.concatenate(densities) if densities else np.empty(0)
+
+
+@dataclass
+class ScoreSums:
+    """Sums behind the scores of a test set that is given in parts: of any number of rows.
+
+    Example:
+        >>> one = Prediction(np.zeros((2, 1)), np.ones((2, 1)), np.zeros((1, 2, 1)), np.ones((1, 2, 1)))
+        >>> sums = ScoreSums()
+        >>> for _ in range(3):
+        ...     log_density = sums.add(one, np.array([[1.0], [np.nan]]))
+        >>> sums.num_rows, sums.scores.mrmse
+        (3, 1.0)
+    """
+
+    nested: bool = False
+    num_rows: int = 0
+    known: Float[Array, "P"] = field(default_factory=lambda: np.zeros(0))
+    _squares: Float[Array, "P"] = field(default_factory=lambda: np.zeros(0))
+    _crps: Float[Array, "P"] = field(default_factory=lambda: np.zeros(0))
+    _inside: dict[float, int] = field(default_factory=lambda: dict.fromkeys(LEVELS, 0))
+    _ll: float = 0.0
+    _ll_nested: float = 0.0
+
+    def add(self, prediction: Prediction, y: Float[Array, "N P"]) -> Float[Array, "N"]:
+        """Take in some rows; the log density of each, NaN where all its outputs are missing."""
+        log_density = np.full(len(y), np.nan)
+        seen = np.flatnonzero(~np.isnan(y).all(axis=1))
         if not len(seen):
-            continue
+            return log_density
         prediction, y = prediction.rows(seen), y[seen]
-        of_row, of_groups = _log_densities(prediction, y, nested)
-        densities.append(of_row)
-        in_groups.append(of_groups)
-        squares.append(np.square(y - prediction.mean))
-        crps_values.append(crps(prediction, y, _DRAWS_IN_PAIRS))
-        pits.append(prediction.cdf(y))
-        truths.append(y)
-    if not pits:
-        raise DataError("Test outputs must have at least one value; all are NaN. Give rows with known outputs.")
-    pit, truth, is_kept = np.concatenate(pits), np.concatenate(truths), np.concatenate(kept)
-    log_density = np.full(len(is_kept), np.nan)
-    log_density[is_kept] = np.concatenate(densities)
-    scores = Scores(
-        ll=float(log_density[is_kept].mean()),
-        ll_nested=float(np.concatenate(in_groups).mean()) if nested else None,
-        mrmse=float(np.sqrt(_known_means(np.concatenate(squares), truth)).mean()),
-        crps=float(_known_means(np.concatenate(crps_values), truth).mean()),
-        coverage={level: coverage(pit, level) for level in LEVELS},
-    )
-    return scores, log_density
+        of_row, of_groups = _log_densities(prediction, y, self.nested)
+        log_density[seen] = of_row
+        if not len(self.known):
+            self.known, self._squares, self._crps = (np.zeros(y.shape[1]) for _ in range(3))
+        self.num_rows += len(seen)
+        self._ll += float(of_row.sum())
+        self._ll_nested += float(of_groups.sum())
+        missing = np.isnan(y)
+        self.known += (~missing).sum(0)
+        self._squares += np.where(missing, 0.0, np.square(y - prediction.mean)).sum(0)
+        self._crps += np.where(missing, 0.0, crps(prediction, y, _DRAWS_IN_PAIRS)).sum(0)
+        distance = np.abs(prediction.cdf(y)[~missing] - 0.5)
+        for level in self._inside:
+            self._inside[level] += int((distance <= 0.5 * level).sum())
+        return log_density
+
+    @property
+    def scores(self) -> Scores:
+        """Those of all rows so far."""
+        if not self.num_rows:
+            raise DataError("Test outputs must have at least one value; all are NaN. Give rows with known outputs.")
+        here = self.known > 0
+        return Scores(
+            ll=self._ll / self.num_rows,
+            ll_nested=self._ll_nested / self.num_rows if self.nested else None,
+            mrmse=float(np.sqrt(self._squares[here] / self.known[here]).mean()),
+            crps=float((self._crps[here] / self.known[here]).mean()),
+            coverage={level: count / float(self.known.sum()) for level, count in self._inside.items()},
+        )
 
 
 def mrmse(mean: Float[Array, "N P"], y: Float[Array, "N P"]) -> float:

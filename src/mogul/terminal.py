@@ -152,6 +152,11 @@ class Bar:
         self._done, self._status = min(self._done + 1, self._total), status
         self._show()
 
+    def reach(self, done: int, status: str = "") -> None:
+        """So many of them are done."""
+        self._done, self._status = min(done, self._total), status
+        self._show()
+
     @property
     def words(self) -> str:
         """What is being done now."""

@@ -126,7 +126,11 @@ def test_uncertainty_of_a_linear_mean_is_that_of_least_squares_for_linear_output
     y = y / y.std(0) + noise * rng.standard_normal(y.shape)
     batch = Batch.of(torch.as_tensor(x), torch.as_tensor(y))
     rows = torch.arange(400)
-    plane = ExactStart.of(batch.rows(rows), 0, plane=True, rough=True, reweighted=0).plane_of(batch).uncertainty
+    plane = (
+        ExactStart.of(batch.rows(rows), 0, plane=True, rough=True, reweighted=0)
+        .plane_of(LinearOutputMean.fit(batch.x.numpy(), batch.y.numpy()), len(batch))
+        .uncertainty
+    )
     assert isinstance(plane, PlaneUncertainty)
     near, far = torch.as_tensor(x[:100]), torch.full((1, 12), 30.0).double()
     features = np.column_stack([x, np.ones(len(x))])

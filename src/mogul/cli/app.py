@@ -1,5 +1,8 @@
 """The library's commands: `mogul models`, `fit`, `predict`, `evaluate`, `show`, `export` and `compare`."""
 
+import os
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +11,7 @@ import typer
 from mogul.cli.options import (
     Categories,
     Data,
+    DataFiles,
     Epochs,
     Force,
     Imports,
@@ -38,16 +42,19 @@ from mogul.cli.options import (
     listed,
     print_json,
     reading_of,
+    refuse_with_files,
     require_csv,
     require_gibibytes,
     require_kernel,
     require_least,
     require_new_file,
+    require_one_table,
     require_seed,
     require_share,
     training_settings,
     transform_by_output,
     use_cores,
+    without_option,
 )
 from mogul.errors import ConfigError
 from mogul.models.families import Name, is_latent, names, require_model
@@ -87,7 +94,7 @@ def models(json_: Json = False) -> None:
 
 @app.command()
 def fit(
-    data: Data,
+    data: DataFiles,
     targets: Targets = None,
     inputs: Inputs = None,
     model: Annotated[
@@ -167,6 +174,26 @@ def fit(
         ),
     ] = True,
     max_memory: MaxMemory = None,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            help="Leave the rows of files on disk, or read them whole; by default they stay there where several files "
+            "would take more than --max-memory.",
+        ),
+    ] = None,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the scaled copy of rows that stay on disk; by default one that is removed."),
+    ] = None,
+    epoch_steps: Annotated[
+        int | None, typer.Option(help="Most steps of an epoch, for very many rows; by default an epoch sees all rows.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes of this machine that train the model together, with the same batches.")
+    ] = None,
+    device: Annotated[
+        str, typer.Option(help="Where gradient steps are taken: cpu, cuda, cuda:1, mps, or auto for what is there.")
+    ] = "cpu",
     quick: Annotated[
         bool,
         typer.Option("--quick", help="A first answer in seconds, by 200 rows at random, marked as such."),
@@ -189,6 +216,8 @@ def fit(
     Example: mogul fit arm.csv --targets force,torque --groups run --model auto --noise auto
 
     Example: mogul fit long.csv --long sensor,value --missing -999
+
+    Example: mogul fit 'rows/*.parquet' --targets force,torque --workers 4 --checkpoint states
     """
     modules = import_parts(imports)
     wanted = None if targets is None else listed(targets, "--targets")
@@ -196,7 +225,7 @@ def fit(
     if model is not None:
         require_model(model)
     of_kernel = require_kernel(kernel)
-    settings = training_settings(epochs=epochs, num_starts=restarts, precision=precision)
+    settings = training_settings(epochs=epochs, epoch_steps=epoch_steps, num_starts=restarts, precision=precision)
     sizes = training_settings(num_inducing=inducing)
     require_seed(seed)
     require_gibibytes(max_memory)
@@ -204,16 +233,27 @@ def fit(
     require_new_file(out, force, "model.mogul", data)
     if checkpoint is not None:
         require_folder(checkpoint)
+    if scratch is not None:
+        require_folder(scratch)
+    require_least("--workers", workers, 1)
+    if workers is not None and workers > 1 and "RANK" not in os.environ:
+        from mogul.cli.workers import run_workers
+
+        raise typer.Exit(run_workers(without_option(sys.argv[1:], "--workers"), workers, jobs, checkpoint))
     use_cores(jobs)
-    with Bar(0 if quiet else 2) as bar:
+    with Bar(0 if quiet or os.environ.get("RANK", "0") != "0" else 2) as bar, ExitStack() as stack:
         bar.stage("loading")
         reading = reading_of(long, categories, missing, missing_inputs)
         from mogul.cli.fit import fit_file, fit_lines
         from mogul.data.sources.table import memory_limit
         from mogul.objective import require_objective
         from mogul.training import FitRequest
-        from mogul.training.starts import Saving, require_mean
+        from mogul.training.starts import Place, Saving, require_mean
+        from mogul.training.team import Team, device_by_name
 
+        where = device_by_name(device)
+        team = Team.of_environment()
+        stack.callback(team.leave)
         request = FitRequest(
             model=model,
             preset=preset,
@@ -227,18 +267,28 @@ def fit(
             check=check,
             quick=quick,
             saving=Saving(None, checkpoint, bar=bar),
+            place=Place(where, team),
         )
         with memory_limit(max_memory):
             bar.stage(f"reading {data}")
-            summary = fit_file(data, wanted, given, out, request, groups=groups, say=say, reading=reading)
+            own = {"groups": groups, "say": say if team.is_first else len, "reading": reading}
+            summary = fit_file(data, wanted, given, out, request, **own, stream=stream, scratch=scratch)
+    if not team.is_first:
+        return
     give(summary.to_json(), fit_lines(summary, modules), json_)
 
 
 @app.command()
 def predict(
     model: ModelFile,
-    data: Data,
-    out: Annotated[Path, typer.Option(help="CSV file to write; - prints it.")] = STANDARD_OUTPUT,
+    data: DataFiles,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="CSV file to write; - prints it. A .parquet file or a folder of them is written a part at a time, for "
+            "any number of rows; the same command goes on after a crash."
+        ),
+    ] = STANDARD_OUTPUT,
     quantiles: Annotated[str | None, typer.Option(help="Levels between 0 and 1, separated by commas.")] = None,
     coverage: Annotated[
         float | None,
@@ -267,6 +317,8 @@ def predict(
     the outputs that are there and fills in the others.
 
     Example: mogul predict jura.mogul new.csv --out predicted.csv --quantiles .1,.9
+
+    Example: mogul predict arm.mogul 'rows/*.parquet' --out predicted.parquet
     """
     import_parts(imports)
     wanted = levels(quantiles)
@@ -281,6 +333,15 @@ def predict(
         )
     require_seed(seed)
     require_gibibytes(max_memory)
+    if out.suffix in ("", ".parquet") and out != STANDARD_OUTPUT:
+        refuse_with_files(given=known, round=decimals)
+        if out.suffix:
+            require_new_file(out, force, "predictions.parquet", model)
+        require_folder(out)
+        use_cores(jobs)
+        _predict_files(model, data, out, columns, kept, wanted, coverage, seed, json_)
+        return
+    require_one_table(data)
     if out != STANDARD_OUTPUT:
         require_csv("--out", out)
         require_new_file(out, force, "predictions.csv", data, model)
@@ -304,10 +365,36 @@ def predict(
         put(predictions.frame().to_csv(index=False), end="")
 
 
+def _predict_files(
+    model: Path,
+    data: Path,
+    out: Path,
+    inputs: list[str] | None,
+    kept: list[str],
+    wanted: list[float],
+    coverage: float | None,
+    seed: int,
+    json_: bool,
+) -> None:
+    """Predictions of files, to files."""
+    with Bar(2) as bar:
+        bar.stage("loading")
+        from mogul.data.sources.row_files import RowFiles
+        from mogul.fitted.files import load
+        from mogul.fitted.to_files import Asked, predict_files
+
+        fitted = load(model)
+        files = RowFiles.of(data, [], inputs or fitted.input_columns, kept=kept, prefix="--")
+        bar.stage("predicting", files.about_rows)
+        count = predict_files(fitted, files, out, Asked(wanted, coverage, seed), watch=bar.reach)
+    report = {"rows": count, "outputs": fitted.output_names, "out": str(out)}
+    give(report, [f"Predictions of {count:,} rows: {out}"], json_)
+
+
 @app.command()
 def evaluate(
     model: ModelFile,
-    data: Data,
+    data: DataFiles,
     inputs: ModelInputs = None,
     targets: ModelTargets = None,
     long: Long = None,

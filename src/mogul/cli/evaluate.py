@@ -5,19 +5,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from mogul._typing import Array
 from mogul.cli.predict import data_of_model, with_rows
 from mogul.cli.words import floor_words, noise_words
-from mogul.comparison.crossval import row_scores
-from mogul.core.check import BAND, OutputScores, output_scores
+from mogul.core.check import BAND, OutputScores, OutputSums
+from mogul.data import Dataset
 from mogul.data.sources.formats import read_table
 from mogul.data.sources.reading import Reading
+from mogul.data.sources.row_files import RowFiles, names_files
+from mogul.errors import ConfigError
 from mogul.fitted.files import load
-from mogul.metrics import FEW_OUTER, NUM_INNER, Part, Scores
+from mogul.fitted.fitted import Fitted
+from mogul.metrics import FEW_OUTER, NUM_INNER, Scores, ScoreSums
 from mogul.terminal import Bar
 
 
@@ -55,39 +56,58 @@ def evaluate_file(
     reading: Reading | None = None,
     bar: Bar | None = None,
 ) -> Evaluation:
-    """Score a model file on the rows of a table."""
+    """Score a model file on the rows of a table, or of several."""
     bar = bar or Bar(0)
     fitted = load(model)
     bar.stage(f"reading {path}")
-    table = read_table(path)
-    if reading is not None and reading.long is not None:
-        table, _ = reading.wide(table, targets, inputs or fitted.input_columns, None)
-    data = data_of_model(fitted, table, inputs, targets)
-    means: list[Array] = []
-    pits: list[Array] = []
-
-    def noted() -> Iterator[Part]:
-        parts = fitted.predict_parts(data, FEW_OUTER * NUM_INNER, seed)
-        for prediction, y in with_rows(bar, "scoring", data.num_rows, parts):
-            means.append(prediction.mean)
-            pits.append(prediction.cdf(y))
-            yield prediction, y
-
-    ordered = data.in_order(fitted.input_names, fitted.output_names)
-    scores = row_scores(noted(), fitted.scaling.outputs).scores
-    columns = zip(data.output_names, data.y.T, np.concatenate(means).T, np.concatenate(pits).T, strict=True)
+    sums, of_outputs, num_rows, num_trained = ScoreSums(), OutputSums(), 0, 0
+    for number, data in enumerate(_parts(fitted, path, inputs, targets, reading)):
+        parts = fitted.predict_parts(data, FEW_OUTER * NUM_INNER, seed + 1_000_003 * number)
+        for prediction, y in with_rows(bar, "scoring", num_rows, data.num_rows, parts):
+            of_outputs.add(y, prediction.mean, prediction.cdf(y))
+            units = fitted.scaling.outputs
+            sums.add(prediction.standardised(units), units.apply(y))
+        num_rows += data.num_rows
+        if fitted.trained_rows is not None:
+            num_trained += fitted.trained_rows.count(data.in_order(fitted.input_names, fitted.output_names))
     return Evaluation(
         model=str(model),
         source=str(path),
-        num_rows=data.num_rows,
-        scores=scores,
-        outputs=[output_scores(*column) for column in columns],
+        num_rows=num_rows,
+        scores=sums.scores,
+        outputs=list(of_outputs.scores(fitted.output_names)),
         inferred_inputs=fitted.is_latent,
         noise=fitted.noise_name,
         noise_factors=fitted.noise_factors,
         noise_floor=fitted.noise_floor,
-        num_trained=None if fitted.trained_rows is None else fitted.trained_rows.count(ordered),
+        num_trained=None if fitted.trained_rows is None else num_trained,
     )
+
+
+def _parts(
+    fitted: Fitted,
+    path: Path,
+    inputs: Sequence[str] | None,
+    targets: Sequence[str] | None,
+    reading: Reading | None,
+) -> Iterator[Dataset]:
+    """The rows of a table; of several files in parts, which are numbers."""
+    if not names_files(path):
+        table = read_table(path)
+        if reading is not None and reading.long is not None:
+            table, _ = reading.wide(table, targets, inputs or fitted.input_columns, None)
+        yield data_of_model(fitted, table, inputs, targets)
+        return
+    if fitted.is_latent or fitted.encoding is not None or (reading is not None and reading.long is not None):
+        raise ConfigError("Several files must have a row for each row of numbers; got more. Evaluate one table.")
+    columns = inputs or fitted.input_names, targets or fitted.output_names
+    for given, known in zip(columns, (fitted.input_names, fitted.output_names), strict=True):
+        if len(given) != len(known):
+            raise ConfigError(f"Columns must be the model's {len(known)}, in its order; got {len(given)}. Name others.")
+    for part in RowFiles.of(path, columns[1], columns[0], prefix="--").parts():
+        data = Dataset(part.values[:, : len(columns[0])], part.values[:, len(columns[0]) :], check_outputs=False)
+        data.input_names, data.output_names = list(fitted.input_names), list(fitted.output_names)
+        yield data
 
 
 def evaluation_tables(evaluation: Evaluation) -> list[Any]:

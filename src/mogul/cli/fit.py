@@ -27,8 +27,9 @@ from mogul.core.check import Check
 from mogul.data import Dataset
 from mogul.data.encodings.column import GAPS
 from mogul.data.encodings.encoding import InputEncoding
-from mogul.data.sources.formats import read_table
+from mogul.data.sources.formats import read_table, table_of_frame
 from mogul.data.sources.reading import ON_COMMAND_LINE, Reading
+from mogul.data.sources.row_files import RowFiles, names_files, stays_on_disk, whole_frame
 from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, as_list
 from mogul.fitted.fitted import Fitted
@@ -36,6 +37,7 @@ from mogul.fitted.history import Choice
 from mogul.models.families import AUTO, FROM_RESIDUALS, is_latent
 from mogul.objective import ObjectiveName
 from mogul.training import FitRequest
+from mogul.training.on_disk import on_disk
 
 _SHOWN = 6
 
@@ -112,11 +114,13 @@ def fit_file(
     groups: str | None = None,
     say: Callable[[str], object] = lambda line: None,
     reading: Reading | None = None,
+    stream: bool | None = None,
+    scratch: Path | None = None,
 ) -> FitSummary:
     """Fit the columns of a file and save the model; nothing is written if anything fails.
 
     Args:
-        path: path of the table.
+        path: path of the table, a folder of tables, or a pattern that names several.
         targets: columns to predict.
         inputs: columns to predict from; None for all others.
         out: the model file; its folder is created.
@@ -124,12 +128,19 @@ def fit_file(
         groups: a column of group labels; groups are held out as a whole.
         say: receives what was found in the table.
         reading: categories, gaps and the layout of the table.
+        stream: whether rows stay on disk; by default where several files would take too much memory.
+        scratch: the folder of the scaled copy of rows that stay on disk.
     """
     latent = request.model is not None and is_latent(request.model)
     if latent:
         _refuse_held_out(groups, request)
     reading = reading or Reading(prefix=ON_COMMAND_LINE)
-    table, columns = reading.select(read_table(path), targets, inputs, groups, latent=latent)
+    if stays_on_disk(path, stream):
+        files = _files_of(path, targets, inputs, groups, request)
+        with on_disk(request, files, scratch) as (own, data):
+            return _fitted_file(path, out, data, groups, own)
+    table = table_of_frame(whole_frame(path), str(path)) if names_files(path) else read_table(path)
+    table, columns = reading.select(table, targets, inputs, groups, latent=latent)
     labels = columns.labels(table)
     data = columns.data(table, latent=latent)
     if labels is not None:
@@ -137,12 +148,29 @@ def fit_file(
     for line in reading_lines([*table.notes, *table.changes], data.encoding):
         say(line)
     request.model_for(data)  # refuses too few rows before any warning
+    return replace(_fitted_file(path, out, data, groups, request), reading=reading.as_options())
+
+
+def _fitted_file(path: Path, out: Path, data: Dataset, groups: str | None, request: FitRequest) -> FitSummary:
+    """Fit, and write the model; of several workers the first does."""
     started = time.perf_counter()
     fitted = request.fit(data)
     seconds = time.perf_counter() - started
-    out.parent.mkdir(parents=True, exist_ok=True)
-    fitted.save(out)
-    return replace(_summary(path, out, data, groups, fitted, request, seconds), reading=reading.as_options())
+    if request.place.team.is_first:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        fitted.save(out)
+    return _summary(path, out, data, groups, fitted, request, seconds)
+
+
+def _files_of(
+    path: Path, targets: Sequence[str] | None, inputs: Sequence[str] | None, groups: str | None, request: FitRequest
+) -> RowFiles:
+    """Files whose rows stay on disk."""
+    if targets is None:
+        raise ConfigError("--targets must name the columns to predict; got none. Try --targets a,b.")
+    if request.model is not None and is_latent(request.model):
+        raise ConfigError(f"Rows that stay on disk need observed inputs; got {request.model}. Name another model.")
+    return RowFiles.of(path, targets, inputs, groups, prefix=ON_COMMAND_LINE)
 
 
 def reading_lines(notes: Sequence[str], encoding: InputEncoding | None) -> list[str]:
@@ -189,7 +217,7 @@ def _summary(
         source=str(path),
         out=str(out),
         model=fitted.model_name,
-        num_rows=data.num_rows,
+        num_rows=data.population,
         num_trained=fitted.history.num_rows,
         num_calibrated=0 if fitted.calibration is None else len(np.unique(fitted.calibration.groups)),
         input_names=data.input_columns,

@@ -190,6 +190,13 @@ def reproduce(
         typer.Option(help="The most inducing points in a model's first layer; else 200 in the fast preset."),
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Parallel jobs, one thread each; else one per core.")] = None,
+    backend: Annotated[
+        str,
+        typer.Option(help="Where jobs run: loky, processes of this machine; dask or ray, a cluster, by an extra."),
+    ] = "loky",
+    address: Annotated[
+        str | None, typer.Option(help="Address of a Dask or Ray cluster; else one of --jobs workers is started here.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results; what it already holds is not redone.")] = Path(
         "mogul-results"
     ),
@@ -208,11 +215,13 @@ def reproduce(
     require_laboratory()
     from joblib import cpu_count
 
+    from mogul.lab.experiments.backends import require_backend
     from mogul.lab.experiments.declarations import experiment as declared
     from mogul.lab.experiments.protocol import require_preset
     from mogul.lab.experiments.request import ExperimentRequest, SplitChoice, whole_numbers
     from mogul.lab.reproduce import reproduce as run
 
+    where = require_backend(backend, address)
     chosen = declared(experiment)
     checked_preset = require_preset(preset)
     default_splits = chosen.num_splits if checked_preset == "paper" else 1
@@ -230,7 +239,7 @@ def reproduce(
         inducing=inducing,
         folder=data_dir,
     )
-    if failed := run(request, out, jobs or cpu_count()):
+    if failed := run(request, out, jobs or cpu_count(), where, address):
         say(f"mogul: {failed} of the jobs failed; their errors are above and in {out}.")
         raise typer.Exit(1)
 

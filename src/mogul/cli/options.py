@@ -47,6 +47,15 @@ Data = Annotated[
         "end in .gz, too; - for CSV from standard input.",
     ),
 ]
+DataFiles = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATA",
+        help="Table with names: .csv, .tsv, .xlsx, .parquet, .feather, .jsonl, .arff, .npz or .mat; any of them may "
+        "end in .gz, too; - for CSV from standard input. Several .parquet, .feather, .arrow or .csv with the same "
+        "columns: a folder, or a pattern in quotes, 'rows/*.parquet'.",
+    ),
+]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file, as mogul fit writes it.")]
 Targets = Annotated[
     str | None, typer.Option(help="Columns to predict, separated by commas; empty cells are missing values.")
@@ -220,6 +229,20 @@ def use_cores(jobs: int | None) -> None:
         torch.set_num_threads(jobs)
 
 
+def without_option(arguments: list[str], option: str) -> list[str]:
+    """The arguments without an option and its value.
+
+    >>> without_option(["fit", "a.csv", "--workers", "4", "--force"], "--workers")
+    ['fit', 'a.csv', '--force']
+    """
+    kept, skip = [], False
+    for argument in arguments:
+        if not skip and not (argument == option or argument.startswith(f"{option}=")):
+            kept.append(argument)
+        skip = argument == option
+    return kept
+
+
 def reading_of(long: str | None, categories: str | None = None, missing: str | None = None, gaps: str = "mean") -> Any:
     """How a table is to be read, as a `mogul.data.sources.reading.Reading`."""
     columns = None if long is None else listed(long, "--long")
@@ -269,6 +292,19 @@ def require_new_file(path: Path, force: bool, example: str, *sources: Path) -> N
             raise ConfigError(f"Results must not replace their source; got {path} for both. Choose another name.")
     if path.exists() and not force:
         raise ConfigError(f"Results must go into a new file; {path} exists. Choose another name, or add --force.")
+
+
+def require_one_table(data: Path) -> None:
+    """Check that predictions in a table are of one table."""
+    if not data.is_file() and (data.is_dir() or any(sign in str(data) for sign in "*?[")):
+        raise ConfigError(f"Predictions of several files, {data}, must go into files: --out predicted.parquet.")
+
+
+def refuse_with_files(**given: Any) -> None:
+    """Refuse options that need a whole table, where predictions are written a part at a time."""
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(f"--{name} is for predictions in a table; got it with files. Leave it out.")
 
 
 def require_csv(option: str, path: Path) -> None:

@@ -118,7 +118,7 @@ def predict_file(
     kept = table.frame(keep, "--keep") if keep else pd.DataFrame()
     data = _rows_to_predict(fitted, table, inputs, given)
     means, stds, quantiles = [], [], []
-    parts = with_rows(bar, "predicting", data.num_rows, fitted.predict_parts(data, NUM_SAMPLES, seed))
+    parts = with_rows(bar, "predicting", 0, data.num_rows, fitted.predict_parts(data, NUM_SAMPLES, seed))
     for plain, known in parts:
         prediction = plain if given is None else plain.given(known, seed)
         means.append(prediction.mean)
@@ -136,14 +136,14 @@ def predict_file(
     )
 
 
-def with_rows(bar: Bar, label: str, num_rows: int, parts: Iterable[Part]) -> Iterator[Part]:
-    """The parts as they come, with the number of rows done on a bar."""
-    done = 0
-    bar.stage(label)
+def with_rows(bar: Bar, label: str, before: int, num_rows: int, parts: Iterable[Part]) -> Iterator[Part]:
+    """The parts as they come, with the number of rows done on a bar, after those of earlier parts."""
+    done = before
+    bar.stage(f"{label}: {done:,} rows" if before else label)
     for prediction, y in parts:
         yield prediction, y
         done += len(y)
-        bar.stage(f"{label}: {done:,} of {num_rows:,} rows")
+        bar.stage(f"{label}: {done:,} of {before + num_rows:,} rows")
 
 
 def write_predictions(predictions: Predictions, out: Path) -> None:

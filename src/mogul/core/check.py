@@ -1,7 +1,8 @@
 """How good a fit is: errors and coverage of each output at rows that it was not trained on, in the user's units."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,18 +48,49 @@ def output_scores(name: str, y: Float[Array, "N"], mean: Float[Array, "N"], pit:
     >>> scores.num_known, scores.r2, scores.in_band
     (2, 0.5, 0.5)
     """
-    known = ~np.isnan(y)
-    if not known.any():
-        return OutputScores(name, 0, None, None, None)
-    squares = np.square(y - mean)[known]
-    total = np.square(y[known] - y[known].mean()).sum()
-    return OutputScores(
-        name,
-        num_known=int(known.sum()),
-        rmse=float(np.sqrt(squares.mean())),
-        r2=float(1 - squares.sum() / total) if total > 0 else None,
-        in_band=float(np.mean(np.abs(pit[known] - 0.5) <= 0.5 * BAND)),
-    )
+    sums = OutputSums()
+    sums.add(y[:, None], mean[:, None], pit[:, None])
+    return sums.scores([name])[0]
+
+
+@dataclass
+class OutputSums:
+    """Sums behind the scores of each output, of rows that come in parts: of any number of them."""
+
+    known: Float[Array, "P"] = field(default_factory=lambda: np.zeros(0))
+    _mean: Float[Array, "P"] = field(default_factory=lambda: np.zeros(0))  # of the outputs
+    _spread: Float[Array, "P"] = field(default_factory=lambda: np.zeros(0))  # Σ (y − mean)²
+    _squares: Float[Array, "P"] = field(default_factory=lambda: np.zeros(0))  # Σ (y − m)²
+    _inside: Float[Array, "P"] = field(default_factory=lambda: np.zeros(0))
+
+    def add(self, y: Float[Array, "N P"], mean: Float[Array, "N P"], pit: Float[Array, "N P"]) -> None:
+        """Take in some rows, with their predicted means and P(output ≤ y); NaN in y is missing."""
+        if not len(self.known):
+            self.known, self._mean, self._spread, self._squares, self._inside = (np.zeros(y.shape[1]) for _ in range(5))
+        known = ~np.isnan(y)
+        count = known.sum(0)
+        own = np.where(known, y, 0.0).sum(0) / np.maximum(count, 1)
+        both, gap = np.maximum(self.known + count, 1), own - self._mean
+        # Means and spreads of two parts together (Chan, Golub and LeVeque 1979).
+        self._spread += np.where(known, np.square(y - own), 0.0).sum(0) + np.square(gap) * self.known * count / both
+        self._mean += gap * count / both
+        self.known += count
+        self._squares += np.where(known, np.square(y - mean), 0.0).sum(0)
+        self._inside += np.where(known, np.abs(pit - 0.5) <= 0.5 * BAND, False).sum(0)
+
+    def scores(self, names: Sequence[str]) -> tuple[OutputScores, ...]:
+        """Of each output."""
+        sums = zip(names, self.known, self._squares, self._spread, self._inside, strict=True)
+        return tuple(
+            OutputScores(
+                name,
+                num_known=int(count),
+                rmse=math.sqrt(squares / count) if count else None,
+                r2=float(1 - squares / spread) if spread > 0 else None,
+                in_band=float(inside / count) if count else None,
+            )
+            for name, count, squares, spread, inside in sums
+        )
 
 
 @dataclass(frozen=True)

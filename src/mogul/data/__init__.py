@@ -1,5 +1,5 @@
 """Data: checked, standardised, in batches."""
 
-from mogul.data.dataset import Batch, Dataset, Scaling, Standardiser
+from mogul.data.dataset import Batch, Dataset, RowSource, Scaling, Share, Standardiser
 
-__all__ = ["Batch", "Dataset", "Scaling", "Standardiser"]
+__all__ = ["Batch", "Dataset", "RowSource", "Scaling", "Share", "Standardiser"]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +81,11 @@ class Dataset:
     def num_rows(self) -> int:
         """The number N of rows."""
         return len(self.x)
+
+    @property
+    def population(self) -> int:
+        """The number of rows that these stand for: more than `num_rows` where they are a sample of rows on disk."""
+        return self.num_rows
 
     @property
     def num_inputs(self) -> int:
@@ -288,6 +293,15 @@ class Batch:
         """The rows at these indices."""
         return Batch(self.x[index], self.y[index], self.observed[index], self.index[index])
 
+    def to(self, device: torch.device) -> "Batch":
+        """The same rows on a device; itself where it is there already."""
+        return Batch(*(part.to(device) for part in (self.x, self.y, self.observed, self.index)))
+
+    @property
+    def num_observed(self) -> int:
+        """The number of observed output values."""
+        return int(self.observed.sum())
+
     def pieces(self, size: int) -> Iterator["Batch"]:
         """The rows in their order, at most `size` at a time."""
         if len(self) <= size:
@@ -296,11 +310,78 @@ class Batch:
         for index in torch.arange(len(self)).tensor_split(math.ceil(len(self) / size)):
             yield self.rows(index)
 
-    def minibatches(self, size: int, generator: torch.Generator) -> Iterator["Batch"]:
-        """One pass over the rows in random order, in batches of at most `size` rows whose sizes differ by at most one.
+    def spread(self, most: int) -> "Batch":
+        """At most so many rows, evenly spaced, the same each time."""
+        return self if len(self) <= most else self.rows(evenly_spaced(len(self), most))
 
-        In a small last batch each row would have too much weight.
+    def minibatches(self, size: int, generator: torch.Generator, share: "Share | None" = None) -> Iterator["Batch"]:
+        """One pass over the rows in random order, in batches of at most `size` rows: see `batch_sizes`.
+
+        With a share, one worker's rows of each batch.
         """
         order = torch.randperm(len(self), generator=generator, device=generator.device)
-        for index in order.tensor_split(math.ceil(len(order) / size)):
-            yield self.rows(index)
+        for index in torch.split(order, batch_sizes(len(self), size)):
+            yield self.rows(index if share is None else share.of(index))
+
+
+@dataclass(frozen=True)
+class Share:
+    """One worker's share of the rows of each batch: every `num_workers`-th, from `rank` on.
+
+    >>> Share(rank=1, num_workers=3).of(torch.arange(7))
+    tensor([1, 4])
+    """
+
+    rank: int
+    num_workers: int
+
+    def of(self, rows: Int[Tensor, "B"]) -> Int[Tensor, "C"]:
+        """The worker's part of a batch."""
+        return rows[self.rank :: self.num_workers]
+
+
+def batch_sizes(num_rows: int, size: int) -> list[int]:
+    """Sizes of the batches of one pass: at most `size`, and they differ by at most one.
+
+    In a small last batch each row would have too much weight.
+
+    >>> batch_sizes(11, 4)
+    [4, 4, 3]
+    """
+    count = math.ceil(num_rows / size)
+    return [num_rows // count + (place < num_rows % count) for place in range(count)]
+
+
+def evenly_spaced(num_rows: int, most: int) -> Int[Tensor, "K"]:
+    """Places of so many rows, evenly spaced.
+
+    >>> evenly_spaced(100, 3)
+    tensor([ 0, 50, 99])
+    """
+    return torch.linspace(0, num_rows - 1, most, dtype=torch.float64).round().long()
+
+
+@runtime_checkable
+class RowSource(Protocol):
+    """Rows that training asks for batches: in memory, as `Batch`, or on disk, as `mogul.data.stored.StoredRows`."""
+
+    def __len__(self) -> int:
+        """The number N of rows."""
+        ...
+
+    @property
+    def num_observed(self) -> int:
+        """The number of observed output values."""
+        ...
+
+    def minibatches(self, size: int, generator: torch.Generator, share: Share | None = None) -> Iterator[Batch]:
+        """One pass over all rows in random order, or over one worker's share of each batch."""
+        ...
+
+    def pieces(self, size: int) -> Iterator[Batch]:
+        """All rows in their order."""
+        ...
+
+    def spread(self, most: int) -> Batch:
+        """At most so many rows, evenly spaced, the same each time."""
+        ...

@@ -34,6 +34,7 @@ from mogul.data.sources.containers import (
     require_same_index,
 )
 from mogul.data.sources.reading import Reading
+from mogul.data.sources.row_files import RowFiles, Where
 from mogul.data.splits import group_numbers
 from mogul.errors import ConfigError, ShapeError, unknown_name
 from mogul.estimators.base import BUILDING, TRAINING, GPEstimator, seed_of, threaded
@@ -48,7 +49,7 @@ from mogul.prediction import Prediction
 from mogul.registry import model_name
 from mogul.terminal import Bar
 from mogul.training.defaults import MeanChoice
-from mogul.training.fit import train_more
+from mogul.training.fit import FitRequest, train_more
 from mogul.training.split import is_pair, share_of
 from mogul.training.starts import Saving
 
@@ -248,21 +249,7 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         saving: Saving | None = None,
         mean: MeanChoice | None = None,
     ) -> "MultiOutputGPRegressor":
-        model = model_name(self.model)
-        if model is not None and is_latent(model):
-            raise ConfigError(f"model must have observed inputs; {model} has latent ones. Use MultiOutputGPLVM.")
-        self._seed = seed_of(self.random_state)
-        request = self._request(
-            model,
-            mean=self.mean if mean is None else mean,
-            transform=self.output_transform,
-            autoregressive=self.autoregressive if mean is None else False,
-            settings={} if epochs is None else {"epochs": epochs},
-            validation=share_of(validation),
-            calibrate=share_of(self.calibrate, "calibrate", otherwise=""),
-            check=self.check,
-            saving=replace(saving or Saving(), bar=Bar(self.verbose)),
-        )
+        request = self._asked(validation, epochs, saving, mean)
         require_same_index(X, y)
         matrix = self._matrix(X, reset=True)
         outputs = Outputs.of(y, type(self).__name__)
@@ -275,6 +262,58 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         self._frame, self._single = outputs.frame, outputs.single
         self._keep(fitted)
         return self
+
+    @threaded
+    def fit_files(
+        self,
+        files: Where,
+        targets: Sequence[str],
+        inputs: Sequence[str] | None = None,
+        validation: float | None = None,
+        groups: str | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_seconds: float = 60.0,
+        scratch: str | PathLike[str] | None = None,
+    ) -> "MultiOutputGPRegressor":
+        """Train on rows that stay in files, in memory that does not grow with their number.
+
+        Args:
+            files: several tables of numbers with the same columns: a pattern, a folder, or a list of paths.
+            targets: columns to predict.
+            inputs: columns to predict from; by default all others.
+            validation: share of rows held out, by a hash of each row.
+            groups: column of labels; whole groups are then held out.
+            checkpoint: a folder for a checkpoint, as in `fit`.
+            checkpoint_seconds: least time between two checkpoints.
+            scratch: a folder for the scaled copy of the rows; by default one that is removed.
+        """
+        saving = Saving(None, None if checkpoint is None else Path(checkpoint), checkpoint_seconds)
+        request = self._asked(validation, saving=saving)
+        rows = RowFiles.of(files, targets, inputs, groups)
+        fitted = request.fit_files(rows, None if scratch is None else Path(scratch))
+        self.n_features_in_, self.feature_names_in_ = len(rows.inputs), np.array(rows.inputs, dtype=object)
+        self._frame, self._single = None, len(targets) == 1
+        self._keep(fitted)
+        return self
+
+    def _asked(
+        self, validation: Any, epochs: Any = None, saving: Saving | None = None, mean: MeanChoice | None = None
+    ) -> FitRequest:
+        model = model_name(self.model)
+        if model is not None and is_latent(model):
+            raise ConfigError(f"model must have observed inputs; {model} has latent ones. Use MultiOutputGPLVM.")
+        self._seed = seed_of(self.random_state)
+        return self._request(
+            model,
+            mean=self.mean if mean is None else mean,
+            transform=self.output_transform,
+            autoregressive=self.autoregressive if mean is None else False,
+            settings={} if epochs is None else {"epochs": epochs},
+            validation=share_of(validation),
+            calibrate=share_of(self.calibrate, "calibrate", otherwise=""),
+            check=self.check,
+            saving=replace(saving or Saving(), bar=Bar(self.verbose)),
+        )
 
     def _fitted_encoding(self, x: Any) -> InputEncoding | None:
         policy = None if self.missing_inputs is None else require_missing_inputs(self.missing_inputs)

@@ -143,12 +143,12 @@ class TrainedRows:
     num_rows: int
 
     @staticmethod
-    def of(data: Dataset, seed: int = 0) -> "TrainedRows":
-        """Of training rows."""
+    def of(data: Dataset, num_rows: int | None = None, seed: int = 0) -> "TrainedRows":
+        """Of training rows, which may be a sample of so many."""
         some = data
         if data.num_rows > _MOST:
             some = data.rows(np.sort(np.random.default_rng(seed).choice(data.num_rows, _MOST, replace=False)))
-        return TrainedRows(np.sort(_digests(some)), data.num_rows)
+        return TrainedRows(np.sort(_digests(some)), data.num_rows if num_rows is None else num_rows)
 
     def count(self, data: Dataset) -> int:
         """How many of the training rows are among these: an estimate where only some have a digest."""

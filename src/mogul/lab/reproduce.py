@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mogul.errors import DataError, warn
+from mogul.lab.experiments.backends import BackendName
 from mogul.lab.experiments.record import Store
 from mogul.lab.experiments.request import ExperimentRequest
 from mogul.lab.experiments.run import Provenance, commit, run_all, versions
@@ -24,13 +25,15 @@ from mogul.storage.atomic import require_folder, write_whole
 from mogul.terminal import Screen
 
 
-def reproduce(request: ExperimentRequest, out: Path, num_jobs: int) -> int:
+def reproduce(
+    request: ExperimentRequest, out: Path, num_jobs: int, backend: BackendName = "loky", address: str | None = None
+) -> int:
     """Check everything, run what is not done yet, write and print the tables; how many of its jobs failed."""
     require_folder(out)
     store, tasks = Store(out), request.tasks()
     # The stream itself: a job that runs in this process has its own, which nobody sees.
     watched = Screen(file=sys.stderr)
-    run_all(tasks, store, num_jobs, Provenance(versions(), commit()), watched, result_line)
+    run_all(tasks, store, num_jobs, Provenance(versions(), commit()), watched, result_line, backend, address)
     stored = store.read()
     written = write_results(out, Results.of(stored.values()))
     asked = [stored[job.slug] for job, _ in tasks]

@@ -1,5 +1,6 @@
 """What a model adds its head to: nothing, or a plane whose residual the head then models."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from mogul.means.plane import FrozenPlaneUncertainty, PlaneUncertainty
 
 # The head's unit, in standard deviations of an output, where a plane fits better than this: below it is rounding.
 SMALLEST_RESIDUAL = 1e-4
+_LEAST_PENALTY = 1e-8  # of a ridge regression, for each row
 
 
 class OutputMean(nn.Module, ABC):
@@ -155,6 +157,34 @@ class LinearOutputMean(OutputMean):
             torch.as_tensor(weights), torch.as_tensor(bias), torch.as_tensor(scale), uncertainty=uncertainty
         )
 
+    @staticmethod
+    def of_sums(
+        gram: Float[Array, "P K K"], cross: Float[Array, "P K"], square: Float[Array, "P"]
+    ) -> "LinearOutputMean":
+        """By normal equations, from sums over many rows: Σ aaᵀ, Σ a y and Σ y² of each output, with a = (x, 1).
+
+        The penalty is the smallest of `fit`: with rows to spare it hardly matters. Generalised cross-validation stands
+        in for the error of rows left out.
+        """
+        num_inputs, num_outputs = gram.shape[1] - 1, len(gram)
+        weights, bias, scale = np.zeros((num_inputs, num_outputs)), np.zeros(num_outputs), np.ones(num_outputs)
+        for output, (every, own, total) in enumerate(zip(gram, cross, square, strict=True)):
+            count = every[-1, -1]
+            if count < 3:
+                bias[output] = own[-1] / max(count, 1.0)
+                continue
+            x_mean, y_mean = every[-1, :-1] / count, own[-1] / count
+            inner = every[:-1, :-1] - count * np.outer(x_mean, x_mean)
+            outer = own[:-1] - count * y_mean * x_mean
+            ridge = inner + _LEAST_PENALTY * count * np.eye(num_inputs)
+            plane = np.linalg.solve(ridge, outer)
+            left = total - count * y_mean**2 - 2 * plane @ outer + plane @ inner @ plane
+            spent = 1 + float(np.trace(np.linalg.solve(ridge, inner)))
+            weights[:, output], bias[output] = plane, y_mean - x_mean @ plane
+            left_out = math.sqrt(max(left / count, 0.0)) / max(1 - spent / count, 0.5)
+            scale[output] = max(left_out, SMALLEST_RESIDUAL)
+        return LinearOutputMean(torch.as_tensor(weights), torch.as_tensor(bias), torch.as_tensor(scale))
+
     def forward(self, x: Float[Tensor, "*S N D"]) -> Float[Tensor, "*S N P"]:
         """x W + b."""
         return x @ self.weights + self.bias
@@ -181,7 +211,7 @@ def _penalties(x: Float[Array, "N D"]) -> Float[Array, "K"]:
     A plane through all of its rows leaves no residual there, and a head trained on that believes in no noise at all.
     """
     num_rows = len(x)
-    penalties: Array = num_rows * np.logspace(-8, 4, 25)
+    penalties: Array = num_rows * np.logspace(math.log10(_LEAST_PENALTY), 4, 25)
     centered = x - x.mean(0)
     gram = centered.T @ centered if x.shape[1] <= num_rows else centered @ centered.T
     sizes = np.maximum(np.linalg.eigvalsh(gram), 0.0)

@@ -1,10 +1,11 @@
 """Closed-form updates inside stochastic training: where an optimum is known, no gradient step is needed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, get_args, runtime_checkable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mogul.core.posteriors import HoldsPosteriors, NormalPosterior, PosteriorName
 from mogul.data import Batch
@@ -17,13 +18,15 @@ from mogul.objective import ElboTerms
 class Step:
     """A completed training step: its number, its batch, the terms of the ELBO, and the number of rows in the data.
 
-    The parameters hold the gradients of −objective/num_data.
+    The parameters hold the gradients of −objective/num_data. Where several workers train together, batch and misfit are
+    this worker's, and `total` sums statistics over all workers.
     """
 
     number: int
     batch: Batch
     terms: ElboTerms
     num_data: int
+    total: Callable[[Tensor], Tensor] = lambda values: values
 
 
 @runtime_checkable
@@ -66,8 +69,8 @@ class NoiseUpdate:
         """One step of the average, for each output observed in the batch."""
         batch, terms = step.batch, step.terms
         misfit = terms.misfit.reshape(-1, *batch.y.shape).mean(0)
-        count = batch.observed.sum(0)
-        newest = (misfit * batch.observed).sum(0) / count.clamp_min(1)
+        sums = step.total(torch.stack([(misfit * batch.observed).sum(0), batch.observed.sum(0).to(misfit)]))
+        newest, count = sums[0] / sums[1].clamp_min(1), sums[1]
         level = torch.exp(-model.head.noise.log_precision)
         moved = torch.where(count > 0, level + self.rate * (newest - level), level)
         model.head.noise.log_precision.copy_(-moved.log())

@@ -18,6 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from mogul.data import Dataset
+from mogul.data.stored import Sample
 from mogul.errors import ConfigError, FileError, MogulError, warn
 from mogul.fitted.history import EpochRecord
 from mogul.storage.atomic import remove_partials, require_folder
@@ -25,6 +26,7 @@ from mogul.storage.container import decode, encode, read_sealed, write_sealed
 from mogul.training.loop import Run
 from mogul.training.recovery import RunState, WholeState
 from mogul.training.restarts import Restarts
+from mogul.training.team import ALONE, Team
 
 FILE_NAME = "training.mogul-checkpoint"
 Plain = dict[str, Any]
@@ -40,9 +42,10 @@ class Checkpoint:
         folder: of the file; made when there is something to write.
         identity: the data and settings of this training, as plain JSON: see `identity_of`.
         seconds: the time between two writings; 0 writes after every epoch.
+        team: the workers of this training; the first reads and writes.
     """
 
-    def __init__(self, folder: Path, identity: Plain, seconds: float = 60.0) -> None:
+    def __init__(self, folder: Path, identity: Plain, seconds: float = 60.0, team: Team = ALONE) -> None:
         if not 0 <= seconds < math.inf:
             raise ConfigError(f"checkpoint_seconds must be 0 or more, and finite; got {seconds}. Try 60.")
         require_folder(folder)
@@ -50,11 +53,13 @@ class Checkpoint:
         self._identity = identity
         self._seconds = seconds
         self._written_at = time.monotonic()
-        self._found = self._read() if self.path.exists() else None
+        self._team = team
+        self._found = team.first(lambda: self._read() if self.path.exists() else None)
 
     def restore(self, restarts: Restarts) -> None:
         """Resume starts that were just built from the file, if there is one."""
-        remove_partials(self.path)
+        if self._team.is_first:
+            remove_partials(self.path)
         if self._found is None:
             return
         header, tensors = self._found
@@ -76,6 +81,8 @@ class Checkpoint:
 
     def save(self, restarts: Restarts) -> None:
         """Write, all or nothing; where that fails, warn and continue."""
+        if not self._team.is_first:
+            return
         tensors: Tensors = {}
         going_on = [run for run in restarts.runs if run.start not in restarts.given_up]
         whole = {run: state for run in going_on if (state := run.recovery.whole(run)).now.num_epochs}
@@ -123,6 +130,8 @@ def identity_of(data: Dataset, **settings: Any) -> Plain:
     for values in (data.x, np.where(np.isnan(data.y), np.nan, data.y)):  # every NaN is the same
         digest.update(repr(values.shape).encode())
         digest.update(np.ascontiguousarray(values).tobytes())
+    if isinstance(data, Sample):
+        settings["rows"] = data.everything.digest
     return {
         "data": digest.hexdigest(),
         "input_names": data.input_names,

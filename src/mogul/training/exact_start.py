@@ -171,10 +171,8 @@ class ExactStart:
             some = some[np.random.default_rng(self.seed).permutation(len(some))[:_CANDIDATES]]
         return some[torch.as_tensor(spread_out(self.gps, some.numpy(), most))]
 
-    def plane_of(self, batch: Batch) -> LinearOutputMean:
+    def plane_of(self, mean: LinearOutputMean, num_rows: int) -> LinearOutputMean:
         """The least-squares linear mean of all rows, with its uncertainty from these exact GPs."""
-        y = torch.where(batch.observed, batch.y, math.nan)
-        mean = LinearOutputMean.fit(batch.x.double().numpy(), y.double().numpy())
         gps = self._of_residuals(mean)
         # Each of these rows represents several. Where a GP hides the linear mean, more rows add little information, and
         # this is overconfident far away (two fifths of the standard deviation at worst). Less noise per row instead
@@ -185,8 +183,8 @@ class ExactStart:
             self.batch.observed,
             *_hyperparameters(gps),
             self.relative_noise * _tensor(gp.noise_var for gp in gps),
-            torch.ones(len(gps), batch.x.shape[1] + 1),
-            times=len(batch) / len(self.batch),
+            torch.ones(len(gps), self.batch.x.shape[1] + 1),
+            times=num_rows / len(self.batch),
             shape=_shapes(gps),
             kernel=self.kernel,
         )

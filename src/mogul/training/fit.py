@@ -22,8 +22,10 @@ from mogul.data.encodings.encoding import MissingInputs, require_missing_inputs
 from mogul.data.sources.containers import as_array
 from mogul.data.sources.given import given_data, validation_rows
 from mogul.data.sources.reading import Reading
+from mogul.data.sources.row_files import RowFiles, names_files, stays_on_disk, whole_frame
 from mogul.data.sources.table import memory_limit
 from mogul.data.splits import group_numbers
+from mogul.data.stored import SAMPLE_ROWS, Sample
 from mogul.errors import ConfigError, MogulError, MogulWarning, require_positive, warn
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.history import EpochRecord, TrainedRows
@@ -49,12 +51,22 @@ from mogul.training.defaults import (
 )
 from mogul.training.kernel_choice import has_exact_gps, is_named
 from mogul.training.loop import Run
+from mogul.training.on_disk import named_files, on_disk
 from mogul.training.restarts import Restarts
-from mogul.training.split import Rows, held_out_share, is_pair, share_of, split_rows, warn_of_order, with_validation
-from mogul.training.starts import Autoregressive, Saving, Task
+from mogul.training.split import (
+    Rows,
+    held_out_share,
+    is_pair,
+    share_of,
+    split_rows,
+    warn_of_order,
+    with_validation,
+)
+from mogul.training.starts import Autoregressive, Place, Saving, Task
+from mogul.training.team import ALONE, Team, device_by_name
 
 # Settings of `TrainingConfig` that users may give one by one, beside a preset or a config.
-SETTINGS = ("epochs", "batch_size", "learning_rate", "num_starts", "num_kept", "objective", "precision")
+SETTINGS = ("epochs", "batch_size", "epoch_steps", "learning_rate", "num_starts", "num_kept", "objective", "precision")
 
 # Those that only gradient steps use: exact GPs have neither steps nor restarts.
 _OF_STEPS = ("epochs", "batch_size", "learning_rate", "num_starts", "num_kept")
@@ -95,6 +107,10 @@ def fit(
     check: bool = True,
     verbose: int = 1,
     quick: bool = False,
+    stream: bool | None = None,
+    scratch: str | PathLike[str] | None = None,
+    device: str = "cpu",
+    team: Team = ALONE,
     **options: Any,
 ) -> Fitted:
     """Fit a model to data, standardised once.
@@ -108,7 +124,8 @@ def fit(
     Args:
         X: inputs (N, D) in their own units: an array, a tensor or a DataFrame of pandas or polars, with Y beside it;
             a DataFrame, the path of a table (`mogul.data.sources.formats.READERS`), or an xarray Dataset or DataArray,
-            whose outputs `targets` names; a `mogul.Dataset`, which has both; None for a model with latent inputs.
+            whose outputs `targets` names; several tables with the same columns, by a pattern such as "rows/*.parquet",
+            a folder or a list of paths; a `mogul.Dataset`, which has both; None for a model with latent inputs.
         Y: outputs (N, P), or (N,) for one, where NaN is a missing value.
         model: one of `mogul.models.names()`; those that end in `-lvm` ignore any inputs of the data. Several names,
             "mogp+n-sbgprn", make a mixture: each is trained, and predictions are the mixture of theirs. "auto" trains
@@ -180,6 +197,13 @@ def fit(
             writes lines where standard error is a file or a pipe.
         quick: a first answer in seconds, marked as such: exact GPs with constant noise of 200 rows drawn at random, and
             a check by others.
+        stream: whether the rows of files stay on disk, in memory that does not grow with their number: by default where
+            several files would take more than `max_memory`. Columns must then be numbers. See docs/howto/big_data.md.
+        scratch: a folder for the scaled copy of rows that stay on disk, which a later call with the same files uses
+            again; by default one that is removed at the end.
+        device: where gradient steps are taken: "cpu", "cuda", "cuda:1", "mps", or "auto" for what is there. The fitted
+            model is on the processor.
+        team: the workers that train together, `Team.of_environment()` in a script that torchrun starts.
         options: any of epochs, batch_size, learning_rate, num_starts, num_kept, objective and precision, in place of
             the preset's or the config's; and noise, sizes and nonlinearity, as `mogul.models.build` takes them, if the
             model has a use for them. Defaults are those of `mogul.training.defaults.with_defaults`, or the paper's with
@@ -209,13 +233,24 @@ def fit(
     latent = name is not None and is_latent(name)
     policy = None if missing_inputs is None else require_missing_inputs(missing_inputs)
     reading = Reading(categories, [str(value) for value in missing], policy, long)
+    files: RowFiles | None = None
+    data: Dataset | None = None
     with memory_limit(max_memory):
-        data, labels = given_data(X, Y, targets, inputs, groups, latent=latent, reading=reading)
+        if stays_on_disk(X, stream):
+            files, labels = named_files(X, Y, targets, inputs, groups, latent=latent, reading=reading), None
+        else:
+            X = whole_frame(X) if names_files(X) else X
+            data, labels = given_data(X, Y, targets, inputs, groups, latent=latent, reading=reading)
     if is_pair(validation):
         own_x, own_y = validation  # type: ignore[misc]  # it is a pair
+        if data is None:
+            raise ConfigError(
+                "validation must be a share of rows that stay on disk; got rows in memory. Give a share such as 0.1, "
+                "or groups."
+            )
         validation = validation_rows(own_x, own_y, data, latent=latent)
     given = {setting: options.pop(setting) for setting in SETTINGS if setting in options}
-    return FitRequest(
+    request = FitRequest(
         model=name,
         config=config,
         preset=preset,
@@ -225,7 +260,7 @@ def fit(
         autoregressive=autoregressive,
         options=options,
         settings={setting: value for setting, value in given.items() if value is not None},
-        groups=None if labels is None else group_numbers(as_array(labels), data.num_rows),
+        groups=None if labels is None or data is None else group_numbers(as_array(labels), data.num_rows),
         validation=validation if isinstance(validation, Dataset) else share_of(validation),
         calibrate=share_of(calibrate, "calibrate", otherwise=""),
         held_out=held_out,
@@ -233,8 +268,18 @@ def fit(
         check=check,
         quick=quick,
         num_inputs=num_inputs,
-        saving=Saving(on_epoch, None if checkpoint is None else Path(checkpoint), checkpoint_seconds, Bar(verbose)),
-    ).fit(data)
+        saving=Saving(
+            on_epoch,
+            None if checkpoint is None else Path(checkpoint),
+            checkpoint_seconds,
+            Bar(verbose if team.is_first else 0),
+        ),
+        place=Place(device_by_name(device), team),
+    )
+    if files is not None:
+        return request.fit_files(files, None if scratch is None else Path(scratch))
+    assert data is not None
+    return request.fit(data)
 
 
 @dataclass(frozen=True)
@@ -262,6 +307,7 @@ class FitRequest:
         quick: whether a first answer by a few rows is enough.
         num_inputs: the number of latent inputs.
         saving: what happens after an epoch: a callback, checkpoints.
+        place: the device, and the workers that train together.
 
     Example:
         >>> data = Dataset([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
@@ -288,6 +334,7 @@ class FitRequest:
     quick: bool = False
     num_inputs: int | None = None
     saving: Saving = field(default_factory=Saving)
+    place: Place = field(default_factory=Place)
 
     def __post_init__(self) -> None:
         if self.config is not None and self.preset is not None:
@@ -296,6 +343,11 @@ class FitRequest:
             )
         if not (self.config is None or isinstance(self.config, TrainingConfig) or callable(self.config)):
             raise ConfigError(f"config must be a mogul.TrainingConfig; got {self.config!r}. Leave it out.")
+
+    def fit_files(self, files: RowFiles, scratch: Path | None = None, sample_rows: int = SAMPLE_ROWS) -> Fitted:
+        """The model of rows that stay on disk, but for a sample: see `mogul.training.on_disk`."""
+        with on_disk(self, files, scratch, sample_rows) as (request, data):
+            return request.fit(data)
 
     def fit(self, data: Dataset, chosen: Int[IntArray, "K"] | None = None) -> Fitted:
         """The model, trained on the chosen rows, with repetitions, and calibrated by the rows set aside for that.
@@ -312,9 +364,9 @@ class FitRequest:
         rows, aside = self._set_aside(everything)
         model = self._model_for(rows)
         paper = "paper" if self.as_in_paper else self.preset
-        options = with_defaults(self.options, model, paper, rows.data.num_outputs, rows.data.num_rows)
-        few = rows.data.num_rows <= FEW_ROWS
-        choose = self.model is None and self.config is None and not self._grouped and not is_the_papers(paper)
+        options = with_defaults(self.options, model, paper, rows.data.num_outputs, rows.data.population)
+        few, on_disk = rows.data.population <= FEW_ROWS, isinstance(rows.data, Sample)
+        choose = self.model is None and self.config is None and not (on_disk or self._grouped or is_the_papers(paper))
         if choose and few:
             options.setdefault("kernel", AUTO)
         chain: Autoregressive = "auto" if choose and few and self.autoregressive is None else bool(self.autoregressive)
@@ -325,7 +377,7 @@ class FitRequest:
         known, places = self._validation_rows(rows, share)
         given = places is not None
         drawn = self.held_out is None and not isinstance(self.validation, Dataset)
-        if rows.groups is None and ((drawn and given) or (aside is not None and not (drawn and share))):
+        if rows.groups is None and not on_disk and ((drawn and given) or (aside is not None and not (drawn and share))):
             warn_of_order(everything.once_each())  # in all other cases `Task.advise` does
 
         def task_of(name: str) -> Task:
@@ -335,9 +387,10 @@ class FitRequest:
             asked = known, name, config, mean, self.num_inputs, options, places, self.saving, units
             task = Task.of(*asked, self.transform, chain)
             rival = self._rival(rows) if choose and mean in ("linear", AUTO) else None
-            return replace(task, checked=self.check and aside is None, rival=rival)
+            return replace(task, checked=self.check and aside is None, rival=rival, place=self.place)
 
         retrain = self._grouped or (candidates.choosing and drawn) if self.retrain is None else self.retrain
+        retrain = retrain and not on_disk
         with self.saving.bar:
             fitted = train_candidates(candidates, task_of, retrain=retrain)
             if self.check and aside is None and fitted.unseen is None:
@@ -421,7 +474,7 @@ class FitRequest:
 
     def _unused(self, model: str, rows: Rows) -> dict[str, Any]:
         """Settings of gradient steps that were given and differ from the default's."""
-        usual = preset("default", model, self.seed, rows.data.num_rows, grouped=self._grouped)
+        usual = preset("default", model, self.seed, rows.data.population, grouped=self._grouped)
         given = {name: self.settings[name] for name in _OF_STEPS if name in self.settings}
         config = self.config(model) if callable(self.config) else self.config
         if config is not None and not config.epochs:  # no steps were asked for
@@ -462,7 +515,7 @@ class FitRequest:
                 self.preset or "default",
                 model,
                 self.seed,
-                rows.data.num_rows,
+                rows.data.population,
                 grouped=self._grouped,
                 own_kernel=own_kernel,
             )
@@ -481,7 +534,7 @@ class FitRequest:
         return (rows, None) if self.calibrate is None else rows.set_aside(self.calibrate, self.seed)
 
     def _model_for(self, rows: Rows) -> str:
-        sizes = rows.data.num_rows, rows.data.num_outputs
+        sizes = rows.data.population, rows.data.num_outputs
         return self.model or default_model(*sizes, grouped=self._grouped, noise=self.options.get("noise"))
 
     @property
@@ -495,6 +548,8 @@ class FitRequest:
             return with_validation(rows.data, self.validation)
         if self.held_out is not None:
             return rows.data, self.held_out
+        if isinstance(rows.data, Sample):
+            return rows.data, rows.data.held_out if share or rows.data.everything.hold_out.groups else None
         return rows.data, rows.validation_rows(self.validation or share, self.seed)
 
     def _require_one_way_to_hold_out(self) -> None:

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from mogul._typing import Array
 from mogul.config import Stopping, TrainingConfig
-from mogul.data import Batch
+from mogul.data import Batch, RowSource
+from mogul.data.dataset import batch_sizes
 from mogul.errors import NumericalError
 from mogul.fitted.history import EpochRecord
 from mogul.models.model import Model
@@ -20,12 +21,16 @@ from mogul.prediction.row_density import HeadDensity, has_shared_draws
 from mogul.priors import IndependentGPs, Solver
 from mogul.training.noise import LevelSearch
 from mogul.training.recovery import TROUBLE, Recovery, RunState, copied_tensors, put_back
+from mogul.training.team import ALONE, Team
 
 # The most numbers in the largest tensor of a piece of a step: 130 MB in float32, several times over. Batches of the
 # usual sizes are one piece.
 _NUMBERS_AT_ONCE = 2**25
 # The most validation rows that are scored after each epoch.
 _MOST_ROWS = 2000
+# The most rows that the noise's level is set by in the end, all in memory: it is then known to 0.6 %, which costs a
+# 1e-5th of a nat per value.
+_LEVEL_ROWS = 50_000
 
 
 class Run:
@@ -38,13 +43,14 @@ class Run:
     def __init__(
         self,
         model: Model,
-        data: Batch,
+        data: RowSource,
         config: TrainingConfig,
         generator: torch.Generator,
         start: int = 0,
         held_out: Batch | None = None,
         *,
         began: float | None = None,  # for a start that is not trained: when work on it began
+        team: Team = ALONE,
     ) -> None:
         self.model = model
         self.config = config
@@ -53,7 +59,10 @@ class Run:
         self.num_steps = 0
         self.recovery = Recovery()
         self._data = data
-        self._generator = generator
+        self._generator = generator  # of the order of rows, the same for all workers
+        self._draws = generator
+        self._team = team
+        self._device = next(model.parameters()).device
         self._began = began
         numbers_per_row = model.numbers_per_row(config.expectation.num_samples, drawn_inputs=False)
         self._rows_at_once = max(1, _NUMBERS_AT_ONCE // numbers_per_row)
@@ -61,7 +70,7 @@ class Run:
         owned = {parameter for update in config.updates for parameter in update.owns(model)}
         free = [parameter for parameter in model.parameters() if parameter not in owned]
         self._optimiser = torch.optim.Adam(free, lr=config.learning_rate, fused=True)
-        self._held_out = held_out
+        self._held_out = None if held_out is None else held_out.to(self._device)
         self._clock = 0
         self._watched: list[float] = []  # scores since the rate last changed
         self._best_score, self._best_epochs = -math.inf, 0
@@ -72,6 +81,7 @@ class Run:
     def train(self, until: int, on_epoch: Callable[[EpochRecord], None]) -> None:
         """Train until the clock reads `until` epochs; Ctrl-C leaves the model as after its last whole epoch."""
         self.model.train()
+        self._team.align(self.model)
         try:
             self._keep_start()
             while self._clock < until:
@@ -82,7 +92,7 @@ class Run:
                     on_epoch(self.records[-1])
             if not self.records:  # no epochs: the start is the result
                 with self.recovery.unfinished(self):
-                    self.records.append(self._assessed(self._generator, self._began))
+                    self.records.append(self._assessed(self._stream(), self._began))
                     if self._held_out is not None:
                         self._score(self.records[-1])
                 on_epoch(self.records[-1])
@@ -100,10 +110,13 @@ class Run:
         for group in self._optimiser.param_groups:
             group["lr"] = rate
         sums = torch.zeros(4, dtype=torch.float64)
-        for batch in self._data.minibatches(self.config.batch_size, self._generator):
-            terms = self.step(batch, kl_weight)
+        sizes = batch_sizes(len(self._data), self.config.batch_size)[: self.config.epoch_steps]
+        self._draws = self._stream()
+        batches = self._data.minibatches(self.config.batch_size, self._generator, self._team.share)
+        for num_rows, batch in zip(sizes, batches, strict=False):  # no more batches are read than there are sizes
+            terms = self.step(batch.to(self._device), kl_weight)
             # Weighting by rows makes the epoch's mean that of the whole data set, whatever the size of the last batch.
-            sums += len(batch) / len(self._data) * _values(terms)
+            sums += num_rows / sum(sizes) * _values(terms)
         self.records.append(self._record(sums, began, rate, kl_weight))
         self._tick()
 
@@ -143,7 +156,7 @@ class Run:
     def _bound(self) -> float:
         """The objective over all rows, with the same draws each time; −∞ where it cannot be computed."""
         try:
-            bound = self._assessed(torch.Generator().manual_seed(self.config.seed)).elbo
+            bound = self._assessed(self._own_stream()).elbo
         except TROUBLE:
             return -math.inf
         return bound if math.isfinite(bound) else -math.inf
@@ -155,9 +168,10 @@ class Run:
         those of training do not change.
         """
         level, before = self.model.head.noise.log_precision, self.model.head.noise.log_precision.detach().clone()
-        own = torch.Generator().manual_seed(self.config.seed)
+        own = self._own_stream()
         try:
-            search = LevelSearch.of(self.model, self._elbo, self._data, self._rows_at_once, own)
+            rows = self._data.spread(_LEVEL_ROWS).to(self._device)
+            search = LevelSearch.of(self.model, self._elbo, rows, self._rows_at_once, own)
             found, was = search.log_precision(), self._held_out_score_now()
             level.data.copy_(found)
             score = self._held_out_score_now()
@@ -173,7 +187,15 @@ class Run:
         """The score of validation rows, with the same draws each time; 0 where there are none."""
         if self._held_out is None:
             return 0.0
-        return held_out_score(self.model, self._held_out, torch.Generator().manual_seed(self.config.seed))
+        return held_out_score(self.model, self._held_out, self._own_stream())
+
+    def _stream(self) -> torch.Generator:
+        """Random draws of this worker, on its device."""
+        return self._team.stream(self._generator, self._device)
+
+    def _own_stream(self) -> torch.Generator:
+        """Draws that are the same each time."""
+        return torch.Generator(self._device).manual_seed(self.config.seed)
 
     def state(self) -> RunState:
         """A copy of all that later epochs depend on; of a finished run, all that `finish` depends on."""
@@ -228,8 +250,8 @@ class Run:
     def _score(self, record: EpochRecord) -> float:
         """The score of early stopping, per observed output value; the best state on validation rows is kept."""
         if self._held_out is None:
-            return record.elbo / max(1, int(self._data.observed.sum()))
-        score = held_out_score(self.model, self._held_out, self._generator)
+            return record.elbo / max(1, self._data.num_observed)
+        score = self._team.agreed(held_out_score(self.model, self._held_out, self._stream()))
         if score > self._best_score:
             self._best_score, self._best_epochs = score, len(self.records)
             self._best_state = {name: value.clone() for name, value in self.model.state_dict().items()}
@@ -285,32 +307,60 @@ class Run:
         began = time.perf_counter() if began is None else began
         sums = torch.zeros(4, dtype=torch.float64)
         for piece in self._data.pieces(self._rows_at_once):
-            sums += len(piece) / len(self._data) * _values(self._elbo(self.model, piece, generator))
+            terms = self._elbo(self.model, piece.to(self._device), generator)
+            sums += len(piece) / len(self._data) * _values(terms)
         return self._record(sums, began, 0.0, 1.0)
 
     def _rate_at(self, clock: int) -> float:
         return self.config.rate_at(clock) * self.recovery.rate_factor
 
     def step(self, batch: Batch, kl_weight: float = 1.0) -> ElboTerms:
-        """One gradient step on a batch: Adam for most parameters, closed-form updates for those that they own."""
+        """One gradient step on a batch: Adam for most parameters, closed-form updates for those that they own.
+
+        Where several workers train together, each has its own rows of the batch.
+        """
         self.model.zero_grad()
-        # Gradients of pieces add up to that of the batch: memory is bounded, whatever its size.
-        # (`Balanced` weighs rows against those of their piece.)
-        pieces = [
-            self._backward(piece, kl_weight, len(piece) / len(batch)) for piece in batch.pieces(self._rows_at_once)
-        ]
-        terms = ElboTerms.of_pieces(pieces)
+        terms = self._gradients(batch, kl_weight, self._team.count(len(batch)))
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         self._require_finite(float(nn.utils.get_total_norm(gradients)), "The gradient's norm")
         self._optimiser.step()
         for update in self.config.updates:
-            update.apply(self.model, Step(self.num_steps, batch, terms, len(self._data)))
+            update.apply(self.model, Step(self.num_steps, batch, terms, len(self._data), self._team.sum))
         self.num_steps += 1
         return terms
 
+    def _gradients(self, batch: Batch, kl_weight: float, num_rows: int) -> ElboTerms:
+        """Leave the gradients of all workers' rows at the parameters; the terms, with the misfit of this one's rows."""
+        if self._team.size == 1:
+            return self._own_gradients(batch, kl_weight, num_rows)
+        try:
+            terms = self._own_gradients(batch, kl_weight, num_rows)
+        except TROUBLE:  # the others wait for this worker's gradients, and then find the same trouble
+            terms = self._nothing(batch)
+        own = torch.stack([terms.ell, terms.kl_local, terms.kl_global, terms.log_prior]).detach().double()
+        shared = self._team.sum_gradients(self.model, len(batch) / num_rows * own).to(terms.ell)
+        ell, kl_local, kl_global, log_prior = shared.unbind()
+        return ElboTerms(ell, kl_local, kl_global, log_prior, terms.misfit)
+
+    def _own_gradients(self, batch: Batch, kl_weight: float, num_rows: int) -> ElboTerms:
+        """Gradients of pieces add up to that of the batch: memory is bounded, whatever its size.
+
+        (`Balanced` weighs rows against those of their piece.)
+        """
+        pieces = [self._backward(piece, kl_weight, len(piece) / num_rows) for piece in batch.pieces(self._rows_at_once)]
+        return ElboTerms.of_pieces(pieces)
+
+    def _nothing(self, batch: Batch) -> ElboTerms:
+        """Terms and gradients that are not numbers."""
+        nan = torch.full((), math.nan, device=self._device, dtype=batch.y.dtype)
+        for parameter in self.model.parameters():
+            if parameter.requires_grad:
+                parameter.grad = torch.full_like(parameter, math.nan)
+        return ElboTerms(nan, nan, nan, nan, misfit=torch.full_like(batch.y, math.nan))
+
     def _backward(self, rows: Batch, kl_weight: float, share: float) -> ElboTerms:
         """Add the gradient of a piece, weighted by its share of the batch."""
-        terms = self._elbo(self.model, rows, self._generator)
+        terms = self._elbo(self.model, rows, self._draws)
         # Per datum, here only: Adam's ε should mean the same for every size of data set.
         loss = -terms.total(kl_weight) * share / len(self._data)
         self._require_finite(loss.item(), "The training objective")
@@ -328,7 +378,7 @@ class Run:
 def _values(terms: ElboTerms) -> torch.Tensor:
     """ELBO, ELL, KL and log prior as numbers."""
     kl = terms.kl_local + terms.kl_global
-    return torch.stack([terms.total(), terms.ell, kl, terms.log_prior]).detach().double()
+    return torch.stack([terms.total(), terms.ell, kl, terms.log_prior]).detach().double().cpu()
 
 
 @torch.no_grad()

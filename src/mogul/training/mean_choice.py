@@ -91,6 +91,8 @@ def _named(task: Task, noise: str, *place: str) -> Fitted:
         return task.fitted(noise, *place) if held_out is None else _best_model(rest, held_out, noise, *place)[1]
     if not task.checked or task.latent or task.validation is not None:
         return task.fitted(noise, *place, exact=exact)
+    if task.spared is not None:
+        return task.fitted(noise, *place)
     if task.known.num_rows > FEW_ROWS:
         return _held_out(task)[0].fitted(noise, *place)
     exact = exact or task.exact_gps(noise)

@@ -19,16 +19,17 @@ from mogul.config import InferenceConfig, TrainingConfig
 from mogul.core.check import HELD_OUT, VALIDATION, Unseen
 from mogul.core.radial import radial_of
 from mogul.core.transforms import Chain, TransformChoice, kinds_of
-from mogul.data import Batch, Dataset, Scaling
+from mogul.data import Batch, Dataset, RowSource, Scaling
 from mogul.data.advice import advice
 from mogul.data.checks import require_some_of_each
+from mogul.data.stored import Sample
 from mogul.errors import ConfigError, DataError, unknown_name, warn
 from mogul.fitted.blueprint import Blueprint
 from mogul.fitted.fitted import Fitted, FittedLatent
 from mogul.fitted.history import EpochRecord, History, TrainedRows
 from mogul.fitted.mixture import FittedMixture
 from mogul.heads.noise import noise_varies
-from mogul.means.linear import ZeroMean
+from mogul.means.linear import LinearOutputMean, ZeroMean
 from mogul.means.regressor import NUM_TREES, REGRESSORS, CrossFitted, RegressorMean, require_regressor
 from mogul.models.families import AUTO, FROM_RESIDUALS
 from mogul.models.model import Model, principal_scores
@@ -47,6 +48,7 @@ from mogul.training.map_start import has_map_start, start_at_map
 from mogul.training.noise import alternate, correlate
 from mogul.training.restarts import Restarts
 from mogul.training.split import digest_of, split_rows, warn_of_order
+from mogul.training.team import ALONE, Team
 
 OnEpoch = Callable[[EpochRecord, Model], None]
 Options = Mapping[str, Any]
@@ -65,6 +67,14 @@ class Saving:
     folder: Path | None = None
     seconds: float = 60.0
     bar: Bar = field(default_factory=Bar)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where training takes place: the device that models and batches are on, and the workers that share the work."""
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    team: Team = ALONE
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,7 @@ class Task:
         spared: places of rows that are neither trained on nor validated.
         autoregressive: whether outputs may be a chain: "auto" for incomplete ones where the evidence says so, or all.
         rival: options of a mogp from exact GPs of some rows, to be tried before this model; None for none.
+        place: who trains, and on which device.
     """
 
     data: Dataset
@@ -114,6 +125,7 @@ class Task:
     spared: Int[IntArray, "C"] | None = None
     autoregressive: Autoregressive = False
     rival: Options | None = None
+    place: Place = field(default_factory=Place)
 
     @staticmethod
     def of(
@@ -137,13 +149,16 @@ class Task:
                 "before the fit, and leave transform out."
             )
         kept, places = split_rows(data.num_rows, config.stopping, held_out, config.seed)
+        spared = None
+        if isinstance(data, Sample) and not len(places):
+            kept, spared = np.setdiff1d(kept, data.held_out), data.held_out
         if len(places) and np.isnan(data.y[places]).all():
             raise DataError(
                 f"Held-out rows must have known outputs; the {len(places)} held out have none. Hold out others."
             )
-        known = data.rows(kept) if len(places) else data
+        known = data.rows(kept) if len(kept) < data.num_rows else data
         require_some_of_each(known.y, data.output_names)
-        scaling = Scaling.of(known, transform)
+        scaling = data.everything.scaling if isinstance(data, Sample) else Scaling.of(known, transform)
         return Task(
             data,
             model,
@@ -160,6 +175,7 @@ class Task:
             np.arange(data.num_rows) if units is None else units,
             transform,
             validated=places,
+            spared=spared,
             autoregressive=autoregressive,
         )
 
@@ -188,7 +204,7 @@ class Task:
         """The same without validation rows, with a learning rate for each epoch; 0 leaves a start as it is."""
         config = self.config.replaying(rates) if all(rates) else replace(self.config, stopping=None)
         kept = self.data, self.model, config, self.mean, self.num_inputs, self.options, None, self.saving, self.units
-        return Task.of(*kept, self.transform, self.autoregressive)
+        return replace(Task.of(*kept, self.transform, self.autoregressive), place=self.place)
 
     @property
     def latent(self) -> bool:
@@ -207,7 +223,7 @@ class Task:
         asked = {name: value for name, value in given.items() if isinstance(value, int) and value > 0}
         for finding in advice(self.known.without_inputs() if self.latent else self.known, asked):
             warn(finding.message)
-        if self.validation is not None and self.given_places is None:  # drawn at random
+        if self.validation is not None and self.given_places is None:  # drawn at random from rows in memory
             warn_of_order(self.data)
 
     def require_buildable(self, noise: str) -> None:
@@ -225,6 +241,7 @@ class Task:
         options = self._useful(noise)
         saved = self._checkpoint(options, place)
         batch, validation, regressor = self._batches()
+        source = self._source(batch)
         exact = exact or self._exact_gps(batch, options, regressor)
         kernels = None if exact is None or exact.choice is None else exact.choice.evidence
         options |= {} if exact is None or kernels is None else {"kernel": exact.kernel}
@@ -233,13 +250,14 @@ class Task:
         tried = []
         for kind in noises:
             built = options | {"noise": kind}
-            runs = self._runs(batch, validation, built, exact, correlated=correlated, began=began)
+            runs = self._runs(batch, source, validation, built, exact, correlated=correlated, began=began)
             restarts = Restarts(runs)
             kept = restarts.train(
                 self.model, self.saving.on_epoch, saved if len(noises) == 1 else None, self.saving.bar
             )
-            if regressor is not None:
-                for run in kept:  # training had residuals
+            for run in kept:
+                run.model.to("cpu")
+                if regressor is not None:  # training had residuals
                     run.model.mean = regressor if self.under is None else regressor.plus(run.model.mean)
             tried.append(self._kept(kept, restarts, batch, built))
         best = max(tried, key=lambda fitted: fitted.history.elbo[-1])
@@ -288,7 +306,15 @@ class Task:
         if self.scaling.chain is not None:
             settings["chain"] = self.scaling.chain.weights.tolist()
         identity = identity_of(self.data, **settings, options=dict(options), held_out=self.given_places)
-        return Checkpoint(self.saving.folder.joinpath(*place), identity, self.saving.seconds)
+        return Checkpoint(self.saving.folder.joinpath(*place), identity, self.saving.seconds, self.place.team)
+
+    def _source(self, batch: Batch) -> RowSource:
+        """All rows to train on: those in memory, or those that they are a sample of."""
+        if not isinstance(self.data, Sample):
+            return batch
+        bar, everything = self.saving.bar, self.data.everything
+        bar.stage("writing the scaled rows", everything.num_rows)
+        return self.place.team.on_each_machine(lambda: everything.stored(self.config.dtype, bar.reach))
 
     def _batches(self) -> tuple[Batch, Batch | None, RegressorMean | None]:
         """The rows to train on and to validate on: outputs, or what a regressor as the mean leaves of them."""
@@ -372,11 +398,19 @@ class Task:
             found["output_mean"] = ZeroMean(self.data.num_outputs, regressor.scale)
         if self.mean == "linear":
             assert exact is not None
-            found["output_mean"] = exact.mean if self._starts_exact(options) else exact.plane_of(batch)
+            found["output_mean"] = exact.mean if self._starts_exact(options) else self._plane(batch, exact)
         if exact is not None and self._starts_exact(options):
             most = options.get("num_inducing") or MOST_INDUCING
             found["inducing_points"] = exact.inducing_points(batch.x, most)
         return found
+
+    def _plane(self, batch: Batch, exact: ExactStart) -> LinearOutputMean:
+        """The linear mean of all rows to train on."""
+        if isinstance(self.data, Sample):
+            everything = self.data.everything
+            return exact.plane_of(LinearOutputMean.of_sums(*everything.totals.standardised()), everything.num_rows)
+        y = torch.where(batch.observed, batch.y, math.nan)
+        return exact.plane_of(LinearOutputMean.fit(batch.x.double().numpy(), y.double().numpy()), len(batch))
 
     def _noises(self, options: Options, exact: ExactStart | None) -> tuple[tuple[str, ...], bool]:
         """The kinds of noise to train, and whether outputs' noises may be correlated: where exact GPs end training."""
@@ -402,6 +436,7 @@ class Task:
     def _runs(
         self,
         batch: Batch,
+        source: RowSource,
         validation: Batch | None,
         options: dict[str, Any],
         exact: ExactStart | None,
@@ -438,7 +473,8 @@ class Task:
                 named.apply(built, residual, generator, posterior=whole)
             if config.start == "map" and not self.latent and has_map_start(built):
                 start_at_map(built, batch, 1 + start % built.prior.num_latents, generator)
-            runs.append(Run(built, batch, config, generator, start, validation))
+            built.to(self.place.device)
+            runs.append(Run(built, source, config, generator, start, validation, team=self.place.team))
         return runs
 
     def _latent_run(self, batch: Batch, options: dict[str, Any], began: float) -> Run:
@@ -480,7 +516,7 @@ class Task:
             gain = self.scaling.log_slope(self.data.rows(self.validated))
             history = replace(history, held_out=history.held_out + gain)
         if not self.latent:
-            own, rows = self.data.encoding, TrainedRows.of(self.known)
+            own, rows = self.data.encoding, TrainedRows.of(self.known, run.num_rows)
             fitted = Fitted(run.model, self.scaling, *names, history, blueprint=blueprint, encoding=own)
             return replace(fitted, trained_rows=rows)
         return FittedLatent(

@@ -53,7 +53,7 @@ def read_parquet(content: bytes, source: str) -> Table:
         frame = frame.astype(dict.fromkeys(texts, object))
     kept = frame.loc[:, [not str(name).startswith("__index_level_") for name in frame.columns]]
     nested = set(file.schema_arrow.names) - {field.name for field in fields}
-    return _table_of_frame(kept, source, dict.fromkeys(sorted(nested), "it holds lists or objects"))
+    return table_of_frame(kept, source, dict.fromkeys(sorted(nested), "it holds lists or objects"))
 
 
 def _is_text(kind: Any) -> bool:
@@ -84,14 +84,15 @@ def read_feather(content: bytes, source: str) -> Table:
             room += batches[-1].nbytes
             require_room(room, source)
         frame = pyarrow.Table.from_batches(batches, file.schema).to_pandas(ignore_metadata=True)
-    return _table_of_frame(frame, source)
+    return table_of_frame(frame, source)
 
 
 def _arrow(source: str, module: str) -> Any:
     return import_extra(f"Reading {source}", "parquet", module, ", or convert the file to CSV", FileError)
 
 
-def _table_of_frame(frame: pd.DataFrame, source: str, unusable: Mapping[str, str] | None = None) -> Table:
+def table_of_frame(frame: pd.DataFrame, source: str, unusable: Mapping[str, str] | None = None) -> Table:
+    """A frame's columns as a table."""
     return Table(source, {str(name): frame[name] for name in frame.columns}, unusable=unusable or {})
 
 
@@ -165,6 +166,7 @@ READERS: dict[str, Callable[[bytes, str], Table]] = {
     ".mat": read_mat,
     ".xlsx": read_xlsx,
     ".feather": read_feather,
+    ".arrow": read_feather,
     ".jsonl": _of_text(read_json_lines),
     ".arff": _of_text(read_arff),
 }

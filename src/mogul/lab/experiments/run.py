@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from joblib import Parallel, delayed
+from joblib import delayed
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -23,6 +23,7 @@ from mogul._typing import Array, IntArray
 from mogul.data import Dataset, Scaling
 from mogul.data.splits import GroupedData
 from mogul.errors import FitError, MogulError, MogulWarning
+from mogul.lab.experiments.backends import BackendName, jobs_on
 from mogul.lab.experiments.declarations import Experiment, experiment
 from mogul.lab.experiments.protocol import fixed_threads
 from mogul.lab.experiments.record import NUM_THREADS, Job, Record, Store, Subject
@@ -299,6 +300,8 @@ def run_all(
     provenance: Provenance,
     console: Console,
     say: Callable[[Record], str],
+    backend: BackendName = "loky",
+    address: str | None = None,
 ) -> None:
     """Run what is not yet in the store, `num_jobs` at a time, each in one thread.
 
@@ -309,15 +312,14 @@ def run_all(
         provenance: of the records.
         console: where the bar is, and a line for each job that ended.
         say: that line.
+        backend: where they run.
+        address: of a cluster; by default one is started here.
     """
     left = {job.slug for job in store.unfinished([job for job, _ in tasks])}
     work = {job.slug: job.work for job, _ in tasks}
-    with _bar(console) as bar:
+    with _bar(console) as bar, jobs_on(backend, address, min(num_jobs, max(1, len(left)))) as parallel:
         line = bar.add_task("", total=sum(work.values()), jobs=_count(len(tasks) - len(left), len(tasks)))
         bar.update(line, advance=sum(amount for slug, amount in work.items() if slug not in left))
-        num_workers = min(num_jobs, max(1, len(left)))
-        # One by one: quick jobs that come first would have slow ones sent in batches, stored only when all are done.
-        parallel = Parallel(n_jobs=num_workers, batch_size=1, return_as="generator_unordered")
         calls = (delayed(run_job)(job, grouped, provenance) for job, grouped in tasks if job.slug in left)
         try:
             for record in parallel(calls):
