@@ -37,6 +37,7 @@ from mogul.prediction import Prediction, Warped, predict
 from mogul.prediction.chained import chained
 
 if TYPE_CHECKING:
+    from mogul.fitted.functions import FunctionDraws
     from mogul.fitted.onnx_file import Agreement
     from mogul.fitted.sensitivity import Importance, SobolIndices
 
@@ -304,6 +305,22 @@ class Fitted:
         with torch.no_grad():
             draws = self.model.sample_joint(self._standardised(x), num_samples, generator)
         return self.scaling.undo_chain(self.scaling.modelled.undo(draws.double().cpu().numpy()))
+
+    def draw_functions(self, num_draws: int, seed: int = 0) -> "FunctionDraws":
+        """Draws of whole functions that can be evaluated anywhere and later, as torch tensors: pathwise.
+
+        `sample_functions` needs all points at once, and its cost grows with their cube.
+
+        Example:
+            >>> from mogul import fit
+            >>> x = np.linspace(0, 1, 30)[:, None]
+            >>> functions = fit(x, np.sin(6 * x)).draw_functions(num_draws=4)
+            >>> functions(torch.zeros(10, 1)).shape
+            torch.Size([4, 10, 1])
+        """
+        from mogul.fitted.functions import FunctionDraws  # imports this module
+
+        return FunctionDraws.of(self, num_draws, seed)
 
     def sample_noise(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
         """Draws of the outputs' noise at x, independent over points."""

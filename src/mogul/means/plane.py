@@ -110,7 +110,7 @@ class PlaneUncertainty(nn.Module):
         """R(x)ᵀ Σ R(x)."""
         return (self._residual_features(x) @ self.root).square().sum(-1).mT
 
-    def sample_joint(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "S *B N P"]:
+    def sample_joint(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "S *C N P"]:
         """R(x)ᵀδ with one δ for each draw and output, shared by all points."""
         num_outputs, num_features = self.root.shape[:2]
         numbers = normals.shared(num_outputs * num_features)
