@@ -114,16 +114,18 @@ class HeldNormals:
     like: Tensor
     held: list[Tensor] = field(default_factory=list)
     num_points: int = 1
+    of_points: torch.Generator | None = None
     taken: int = 0  # of the held ones, in this evaluation
 
-    def at(self, num_points: int) -> "HeldNormals":
-        """For an evaluation at so many points of each draw, from the first number on."""
-        self.num_points, self.taken = num_points, 0
+    def at(self, num_points: int, generator: torch.Generator | None = None) -> "HeldNormals":
+        """For an evaluation at so many points of each draw, from the first number on; the generator is for new ones."""
+        self.num_points, self.taken, self.of_points = num_points, 0, generator
         return self
 
     def per_point(self, count: int) -> Float[Tensor, "S N K"]:
         """New numbers for each point of each draw."""
-        return standard_normal((self.num_samples, self.num_points, count), self.generator, like=self.like)
+        shape = (self.num_samples, self.num_points, count)
+        return standard_normal(shape, self.of_points or self.generator, like=self.like)
 
     def shared(self, count: int) -> Float[Tensor, "S 1 K"]:
         """The next numbers that all points of a draw share."""

@@ -13,6 +13,7 @@ from mogul.core.moments import Marginals, standard_normal
 from mogul.errors import ConfigError, ShapeError, require_natural, require_positive
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.predictor import Predictor, replace_modules
+from mogul.means.plane import FrozenPlaneUncertainty, PathwisePlane, PlaneUncertainty
 from mogul.models.model import Model, Observed
 from mogul.priors import IndependentGPs
 from mogul.priors.pathwise import FreshGPs, PathwiseGPs
@@ -52,9 +53,12 @@ class FunctionDraws:
         )
         return FunctionDraws(members, places, num_draws)
 
-    def __call__(self, x: Float[Tensor, "*S N D"]) -> Float[Tensor, "S N P"]:
-        """The noise-free outputs of each draw, at its own points (S, N, D) or at the same ones (N, D)."""
-        return self._joined([member.functions(rows) for member, rows in self._each(x)])
+    def __call__(self, x: Float[Tensor, "*S N D"], generator: torch.Generator | None = None) -> Float[Tensor, "S N P"]:
+        """The noise-free outputs of each draw, at its own points (S, N, D) or at the same ones (N, D).
+
+        The generator is for the white noise of a gprn's kernel, which is new at each point.
+        """
+        return self._joined([member.functions(rows, generator) for member, rows in self._each(x)])
 
     def marginals(self, x: Float[Tensor, "*S N D"], generator: torch.Generator) -> Float[Tensor, "S N P"]:
         """Draws of the noise-free outputs that are new at each point and call."""
@@ -113,9 +117,11 @@ class DrawnModel:
         if kind == "functions":
             replace_modules(model.head.noise, IndependentGPs, FreshGPs.of)  # noise is new at each point
             replace_modules(model, IndependentGPs, lambda gps: PathwiseGPs(gps, num_draws, generator))
+            replace_modules(model, PlaneUncertainty, lambda plane: PathwisePlane(plane, num_draws, generator))
         replace_modules(model, IndependentGPs, FreshGPs.of)
+        replace_modules(model, PlaneUncertainty, FrozenPlaneUncertainty)
         return DrawnModel(
-            model.eval().requires_grad_(False),
+            model.to(own.mean.scale).eval().requires_grad_(False),
             HeldNormals(num_draws, generator, own.mean.scale),
             torch.as_tensor(scaling.inputs.shift),
             torch.as_tensor(scaling.inputs.scale),
@@ -126,10 +132,10 @@ class DrawnModel:
             chain=None if scaling.chain is None else torch.as_tensor(scaling.chain.matrix),
         )
 
-    def functions(self, x: Float[Tensor, "S N D"]) -> Float[Tensor, "S N P"]:
+    def functions(self, x: Float[Tensor, "S N D"], generator: torch.Generator | None = None) -> Float[Tensor, "S N P"]:
         """The drawn functions at points of their own."""
         rows = self.standardised(x)
-        return self._stretched(self.in_units(self.model.functions(rows, self.normals.at(x.shape[1]))), rows)
+        return self.stretched(self.in_units(self.model.functions(rows, self.normals.at(x.shape[1], generator))), rows)
 
     def marginals(self, x: Float[Tensor, "S N D"], generator: torch.Generator) -> Float[Tensor, "S N P"]:
         """Fresh draws from the marginals at x: outputs of a point share the draw of the latent GPs."""
@@ -138,7 +144,7 @@ class DrawnModel:
         given = self.model.head.given_f(q.sample(1, generator), rows, generator)
         signal = self.model.mean.restore(given, rows)
         drawn = signal.mean + signal.var.sqrt() * standard_normal(signal.mean.shape, generator, like=rows)
-        return self._stretched(self.in_units(drawn.reshape(*x.shape[:-1], -1)), rows.reshape(x.shape))
+        return self.stretched(self.in_units(drawn.reshape(*x.shape[:-1], -1)), rows.reshape(x.shape))
 
     def noise(self, x: Float[Tensor, "S N D"], generator: torch.Generator) -> Float[Tensor, "S N P"]:
         """Draws of the noise: each point its own."""
@@ -158,10 +164,11 @@ class DrawnModel:
     def _chained(self, values: Tensor) -> Tensor:
         return values if self.chain is None else values @ self.chain.mT
 
-    def _stretched(self, values: Float[Tensor, "S N P"], rows: Float[Tensor, "S N D"]) -> Float[Tensor, "S N P"]:
+    def stretched(self, values: Float[Tensor, "S N P"], rows: Float[Tensor, "*S N D"]) -> Float[Tensor, "S N P"]:
+        """Outputs at these standardised inputs, farther from the mean where the model was calibrated so."""
         if self.stretch is None or self.mean is None:
             return values
-        mean = self.in_units(self.mean.forward(rows.flatten(0, 1))[0]).reshape(values.shape)
+        mean = self.in_units(self.mean.forward(rows.reshape(-1, rows.shape[-1]))[0]).reshape(values.shape)
         return mean + self.stretch * (values - mean)
 
 

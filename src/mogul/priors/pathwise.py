@@ -11,7 +11,7 @@ from scipy.special import gammaincinv
 from torch import Tensor, nn
 
 from mogul.core.base_samples import Normals
-from mogul.core.moments import Marginals, standard_normal
+from mogul.core.moments import Marginals, products_of_draws, standard_normal
 from mogul.errors import ConfigError
 from mogul.priors._frozen import FrozenGPs, _whitening, freeze_kernel
 from mogul.priors.kernels import DeepKernel, ScaledRadial
@@ -125,13 +125,7 @@ class PathwiseGPs(nn.Module):
         rows = x.reshape(-1, num_inputs)
         cross = self.kernel.forward(rows)
         cross = cross.reshape(len(cross), num_draws, num_points, -1)
-        update = (cross @ self.pull.unsqueeze(-1)).squeeze(-1) if num_points > 1 else self._of_one(cross)
-        return self.mean(x) + self._prior(rows, num_points) + update.permute(1, 2, 0)
-
-    def _of_one(self, cross: Float[Tensor, "K S 1 M"]) -> Float[Tensor, "L S 1"]:
-        """A batched product with vectors would cost a call for each."""
-        product: Tensor = torch.linalg.vecdot(cross.squeeze(-2), self.pull)
-        return product.unsqueeze(-1)
+        return self.mean(x) + self._prior(rows, num_points) + products_of_draws(cross, self.pull)
 
     def _prior(self, rows: Float[Tensor, "R D"], num_points: int) -> Float[Tensor, "S N L"]:
         """φ(x)ᵀw of each draw."""
