@@ -97,6 +97,46 @@ class PlaneUncertainty(nn.Module):
         correlation = _Correlation(kernel, lengthscale, shape)
         return _solve(x, observed, correlation, outputscale, noise_var, prior_var, times).uncertainty()
 
+    def with_rows(
+        self,
+        x: Float[Tensor, "N D"],
+        observed: Bool[Tensor, "N P"],
+        outputscale: Float[Tensor, "P"],
+        noise_var: Float[Tensor, "*N P"],
+    ) -> "PlaneUncertainty":
+        """Given further rows too: Σ⁻¹ grows by RᵀV⁻¹R, with V their covariance given the rows before.
+
+        Example:
+            >>> x, one = torch.linspace(-1, 1, 9)[:, None].double(), torch.ones(1)
+            >>> seen = torch.ones(9, 1, dtype=torch.bool)
+            >>> whole = PlaneUncertainty.of(x, seen, one[:, None], one, one, torch.ones(1, 2))
+            >>> first = PlaneUncertainty.of(x[:4], seen[:4], one[:, None], one, one, torch.ones(1, 2))
+            >>> both = first.with_rows(x[4:], seen[4:], one, one)
+            >>> bool(torch.allclose(both.var(x + 3), whole.var(x + 3)))
+            True
+        """
+        x, outputscale, noise_var = x.double(), outputscale.double(), noise_var.double()
+        known = len(self.rows)
+        rows = torch.cat([self.rows.double(), x])
+        # Rows without an output have no coefficients.
+        seen = torch.cat([(self.coefficients != 0).any(-1), observed.T], -1)
+        noise = noise_var.expand(observed.shape).T
+        noise = torch.cat([noise.mean(-1, keepdim=True).expand(-1, known), noise], -1)
+        correlation = _Correlation(self.kernel, self.lengthscale, self.shape).double()
+        pairs = (seen.unsqueeze(-1) & seen.unsqueeze(-2)).double()
+        signal = outputscale[:, None, None] * correlation(rows, rows) * pairs
+        factor = _cholesky(signal, torch.where(seen, noise, 1.0), outputscale)
+        white = torch.linalg.solve_triangular(factor, _features(rows) * seen.unsqueeze(-1), upper=False)
+        solved = torch.linalg.solve_triangular(factor.mT, white, upper=True)
+        old = self.root.double()
+        # The last rows of L⁻¹H are R over the root of V.
+        told = white[:, known:] @ old
+        inner = torch.linalg.cholesky(torch.eye(old.shape[-1]).to(old) + told.mT @ told)
+        root = torch.linalg.solve_triangular(inner, old.mT, upper=False).mT
+        parts = rows, self.lengthscale, outputscale[:, None, None] * solved, root
+        rows, lengthscale, coefficients, root = (part.to(self.root).contiguous() for part in parts)
+        return PlaneUncertainty(rows, lengthscale, coefficients, root, self.shape, self.kernel)
+
     @property
     def numbers_per_row(self) -> int:
         """How many numbers a variance at one row takes while it is made: kernels, and R before and after the root."""

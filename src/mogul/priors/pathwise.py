@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mogul.core.base_samples import Normals
 from mogul.core.moments import Marginals, products_of_draws, standard_normal
 from mogul.errors import ConfigError
-from mogul.priors._frozen import FrozenGPs, _whitening, freeze_kernel
+from mogul.priors._frozen import FrozenGPs, freeze_kernel, whitening_of
 from mogul.priors.kernels import DeepKernel, ScaledRadial
 from mogul.priors.sparse import IndependentGPs
 
@@ -88,7 +88,7 @@ class PathwiseGPs(nn.Module):
         with torch.no_grad():
             waves = _Waves.of(exact.kernel, exact, (num_draws // together, num_frequencies), generator)
             weights = self._normals(generator, like, 2, together, num_frequencies)
-            whitening = _whitening(gps, exact).expand(gps.num_latents, -1, -1)
+            whitening = whitening_of(gps, exact).expand(gps.num_latents, -1, -1)
             left = whitening @ waves.at_inducing(exact, weights)
             drawn = standard_normal((gps.num_latents, left.shape[1], num_draws), generator, like=left)
             moved = exact.variational_mean.unsqueeze(-1) + exact.variational_root.tril() @ drawn
