@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from mogul.core.base_samples import Normals
-from mogul.core.moments import products_of_draws, standard_normal
+from mogul.core.moments import standard_normal
 from mogul.core.radial import RADIALS
 from mogul.errors import ConfigError, NumericalError, ShapeError
 
@@ -230,28 +230,25 @@ class FrozenPlaneUncertainty(nn.Module):
 
 
 class PathwisePlane(FrozenPlaneUncertainty):
-    """A `PlaneUncertainty` with S deviations δ that were drawn, as functions: a step costs what a mean does.
+    """A `PlaneUncertainty` with S deviations δ that were drawn, as functions: R(x)ᵀδ for each draw and output."""
 
-    R(x)ᵀδ = h(x)ᵀδ − Σₖ kernel(x, xₖ) (coefficients δ)ₖ, for each draw and output.
-    """
-
-    slopes: Tensor
-    offset: Tensor
+    drawn: Tensor
     pull: Tensor
 
     def __init__(self, uncertainty: PlaneUncertainty, num_draws: int, generator: torch.Generator) -> None:
         super().__init__(uncertainty)
-        coefficients, root = uncertainty.coefficients.double(), uncertainty.root.double()
+        root = uncertainty.root.double()
         numbers = standard_normal((len(root), root.shape[-1], num_draws), generator, like=root)
-        drawn = root @ numbers
-        self.register_buffer("slopes", drawn[:, :-1].permute(2, 1, 0).contiguous())
-        self.register_buffer("offset", drawn[:, -1].T.unsqueeze(1).contiguous())
-        self.register_buffer("pull", (coefficients @ drawn).mT.contiguous())
+        self.register_buffer("drawn", (root @ numbers).permute(2, 0, 1).unsqueeze(1).contiguous())
+        self.register_buffer("pull", uncertainty.coefficients.double().clone())
 
     def sample_joint(self, x: Float[Tensor, "S N D"], normals: Normals) -> Float[Tensor, "S N P"]:
         """R(x)ᵀδ of each draw at its own points."""
-        cross = self.cross(x.reshape(-1, x.shape[-1])).reshape(len(self.pull), *x.shape[:-1], -1)
-        return x @ self.slopes + self.offset - products_of_draws(cross, self.pull)
+        # One product for all draws, not one for each: as many numbers, and no copies.
+        taken = torch.bmm(self.cross(x.reshape(-1, x.shape[-1])), self.pull).transpose(0, 1)
+        left = _features(x).unsqueeze(-2) - taken.reshape(*x.shape[:-1], *taken.shape[1:])
+        product: Tensor = torch.linalg.vecdot(left, self.drawn)
+        return product
 
 
 def generalised_least_squares(
