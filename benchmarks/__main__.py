@@ -26,7 +26,7 @@ GROUPS = {
     "solvers": "Krylov (CIQ) over Cholesky, one GP, forward and backward",
     "growth": "Growth of a training step, and its memory",
     "prediction": "Mean and std: many rows, one row",
-    "loop": "Exported programs, one thread: one row, many rows",
+    "loop": "Control loops: exported programs, rollouts, updates",
     "small": "Few rows: the default beside scikit-learn's exact GPs",
     "robots": "Kuka and F-Baxter",
     "latents": "Latent inputs: classes of oil flow, and missing values of new rows",

@@ -108,6 +108,23 @@ class Dynamics:
             )
         return Dynamics(fitted, runs.space)
 
+    def update(
+        self, states: Any, actions: Any = None, *, groups: Any = None, num_inducing: int | None = None
+    ) -> "Dynamics":
+        """These dynamics after new trajectories, given as to `fit`: see `Fitted.update`. Old ones are not needed.
+
+        A table has the model's columns.
+        """
+        runs = self._trajectories(states, actions, groups)
+        rows = _frame(runs.inputs(), self.space.input_names), _frame(runs.differences(), self.space.state_names)
+        return Dynamics(self.fitted.update(*rows, num_inducing=num_inducing), self.space)
+
+    def _trajectories(self, states: Any, actions: Any, groups: Any) -> Trajectories:
+        """New trajectories with these states and actions."""
+        columns = {"state": self.space.state_names, "action": self.space.action_names} if actions is None else {}
+        runs = Trajectories.of(states, actions, groups=groups, **columns)  # type: ignore[arg-type]  # two of them
+        return Trajectories.in_space(self.space, runs.states, runs.actions)
+
     def rollout(
         self,
         state: Any,
@@ -228,10 +245,8 @@ class Dynamics:
             method: of the rollouts.
             seed: of the draws.
         """
-        columns = {"state": self.space.state_names, "action": self.space.action_names} if actions is None else {}
-        runs = Trajectories.of(states, actions, groups=groups, **columns)  # type: ignore[arg-type]  # two of them
-        own = Trajectories.in_space(self.space, runs.states, runs.actions)
-        return score_rollouts(self, own, horizon, num_starts, num_particles, level, method, seed)
+        runs = self._trajectories(states, actions, groups)
+        return score_rollouts(self, runs, horizon, num_starts, num_particles, level, method, seed)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to one file, atomically; `Dynamics.load` reads it, and `mogul.load` its model."""

@@ -11,8 +11,9 @@ q(b) changes. With the old q(v_a) = N(m, S Sᵀ) the optimum has
     precision  I + Hᵀ((S Sᵀ)⁻¹ − I)H + Σ w A Aᵀ          A = L_b⁻¹ k(Z_b, x),   w = −2 ∂E log p/∂Var f
     mean       where the gradient of the bound is 0
 
-For Normal noise and features that are the GPs themselves w is known and one step is the optimum of each GP; other
-models repeat it, as natural-gradient steps (Khan and Lin 2017), and shorten steps that lower the bound.
+For Normal noise and features that are the GPs themselves w is known, the bound is quadratic in the means of all GPs,
+and one step by conjugate gradients is the optimum. Other models repeat it, as natural-gradient steps (Khan and Lin
+2017), and shorten steps that lower the bound.
 """
 
 import math
@@ -26,6 +27,7 @@ from torch import Tensor, nn
 from mogul.core.moments import Marginals
 from mogul.data import Batch
 from mogul.errors import ConfigError
+from mogul.heads.noise.laws import NoiseLaw, NormalLaw
 from mogul.means.linear import LinearOutputMean
 from mogul.means.plane import PlaneUncertainty
 from mogul.means.regressor import RegressorMean
@@ -34,8 +36,8 @@ from mogul.objective.elbo import row_log_likelihood
 from mogul.priors import IndependentGPs
 from mogul.priors._frozen import whitening_of
 
-# Steps at most, the gain in nats per row at which they end, and passes over the GPs' means in each step.
-_MOST_STEPS, _LEAST_GAIN, _PASSES = 25, 1e-6, 4
+# Steps at most, the gain in nats per row at which they end, and directions of conjugate gradients in each.
+_MOST_STEPS, _LEAST_GAIN, _MOST_DIRECTIONS = 15, 1e-6, 30
 _MOST_HALVINGS = 8
 # Rows that the uncertainty of a plane learns from at a time and in all, as each costs time in predictions; and the
 # share of the noise's variance from which on it matters.
@@ -96,6 +98,7 @@ def stream(
     if num_old:
         _learn_level(exact, problem, belief, rows, num_old)
         own.head.noise.log_precision.copy_(exact.head.noise.log_precision)
+        problem = replace(problem, noise=_known_variance(exact.head.noise.forward(rows.x, torch.Generator())))
         belief, more = problem.solve(exact, rows, belief)
         num_steps += more
     gps.variational_mean = nn.Parameter(belief.mean.to(gps.variational_mean))
@@ -124,6 +127,7 @@ class _Problem:
     cross: Float[Tensor, "L M N"]
     prior_mean: Float[Tensor, "N L"]
     prior_var: Float[Tensor, "L N"]
+    noise: NoiseLaw
 
     @staticmethod
     def of(before: IndependentGPs, after: IndependentGPs, exact: Model, batch: Batch, *, changed: bool) -> "_Problem":
@@ -145,7 +149,8 @@ class _Problem:
         cross = (whitening @ kzx).expand(new.num_latents, -1, -1)
         white = 0.0 if new.log_white_noise is None else new.log_white_noise.exp().unsqueeze(-1)
         var = (new.kernel(batch.x.unsqueeze(0), diag=True) + white).expand(new.num_latents, -1)
-        return _Problem(precision, linear, cross, new.mean(batch.x), var)
+        law = _known_variance(exact.head.noise.forward(batch.x, torch.Generator()))
+        return _Problem(precision, linear, cross, new.mean(batch.x), var, law)
 
     def start(self) -> Belief:
         """q(v) before the new rows."""
@@ -183,21 +188,45 @@ class _Problem:
     def _step(
         self, model: Model, batch: Batch, belief: Belief, covariance: Float[Tensor, "L M M"], rate: float
     ) -> Belief:
-        """All precisions at once, then the mean of one GP after another, given the others."""
-        _, of_var = _slopes(model, batch, self.marginals(belief, covariance))
+        """Precisions given the means, then the means given these."""
+        _, of_var = self.slopes(model, batch, self.marginals(belief, covariance))
         weights = (-2 * of_var).clamp_min(0).T.unsqueeze(-2)
         target = self.precision + (self.cross * weights) @ self.cross.mT
-        moved = Belief(torch.lerp(belief.precision, target, rate), belief.mean.clone())
-        spread = _inverse(moved.precision)
-        for _ in range(_PASSES):
-            for latent in range(len(moved.mean)):
-                of_mean, _ = _slopes(model, batch, self.marginals(moved, spread))
-                slope = self.cross[latent] @ of_mean[:, latent] + self.linear[latent]
-                slope = slope - self.precision[latent] @ moved.mean[latent]
-                moved.mean[latent] += rate * (spread[latent] @ slope)
-            if len(moved.mean) == 1:
+        moved = Belief(torch.lerp(belief.precision, target, rate), belief.mean)
+        mean = self._best_mean(model, batch, moved, _inverse(moved.precision))
+        return replace(moved, mean=torch.lerp(belief.mean, mean, rate))
+
+    def _best_mean(
+        self, model: Model, batch: Batch, belief: Belief, covariance: Float[Tensor, "L M M"]
+    ) -> Float[Tensor, "L M"]:
+        """By conjugate gradients over all GPs, which share outputs, with each one's covariance as preconditioner.
+
+        For a quadratic bound, the step that makes the slope along a direction 0 is exact.
+        """
+        q, mean = self.marginals(belief, covariance), belief.mean
+
+        def slope_at(point: Float[Tensor, "L M"]) -> Float[Tensor, "L M"]:
+            update = ((point - belief.mean).unsqueeze(-2) @ self.cross).squeeze(-2)
+            of_mean, _ = self.slopes(model, batch, replace(q, mean=q.mean + update.T))
+            of_rows = (self.cross @ of_mean.T.unsqueeze(-1)).squeeze(-1)
+            return of_rows + self.linear - (self.precision @ point.unsqueeze(-1)).squeeze(-1)
+
+        slope = slope_at(mean)
+        towards = (covariance @ slope.unsqueeze(-1)).squeeze(-1)
+        direction, size = towards, float((slope * towards).sum())
+        enough = _LEAST_GAIN * len(batch)  # half of it is what a Newton step would gain
+        for _ in range(_MOST_DIRECTIONS):
+            if not size > enough:
                 break
-        return moved
+            along = float((slope * direction).sum())
+            curvature = along - float((slope_at(mean + direction) * direction).sum())
+            mean = mean + (along / curvature if curvature > 0 else 1.0) * direction
+            before, slope = slope, slope_at(mean)
+            towards = (covariance @ slope.unsqueeze(-1)).squeeze(-1)
+            # Polak and Ribière's, never negative.
+            share = max(0.0, float(((slope - before) * towards).sum()) / size)
+            size, direction = float((slope * towards).sum()), towards + share * direction
+        return mean
 
     def bound(self, model: Model, batch: Batch, belief: Belief, covariance: Float[Tensor, "L M M"]) -> float:
         """Up to a constant; NaN where the covariance is none."""
@@ -207,21 +236,32 @@ class _Problem:
         if bool((info > 0).any()):
             return math.nan
         log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum()
-        return float(_log_likelihood(model, batch, self.marginals(belief, covariance)) + quadratic - log_det)
+        return float(self._log_likelihood(model, batch, self.marginals(belief, covariance)) + quadratic - log_det)
+
+    def slopes(self, model: Model, batch: Batch, q: Marginals) -> tuple[Float[Tensor, "N L"], Float[Tensor, "N L"]]:
+        """Of the expected log likelihood by mean and variance of F at each row."""
+        with torch.enable_grad():
+            mean, var = (part.detach().clone().requires_grad_() for part in (q.mean, q.var))
+            total = self._log_likelihood(model, batch, Marginals(mean, var))
+            of_mean, of_var = torch.autograd.grad(total, (mean, var))
+        return of_mean, of_var
+
+    def _log_likelihood(self, model: Model, batch: Batch, q: Marginals) -> Float[Tensor, ""]:
+        signal = model.head.moments(q, batch.x, torch.Generator())
+        return row_log_likelihood(model, batch, signal, self.noise).sum()
 
 
-def _log_likelihood(model: Model, batch: Batch, q: Marginals) -> Float[Tensor, ""]:
-    generator = torch.Generator()
-    signal = model.head.moments(q, batch.x, generator)
-    return row_log_likelihood(model, batch, signal, model.head.noise.forward(batch.x, generator)).sum()
+def _known_variance(law: NoiseLaw) -> NoiseLaw:
+    """Normal noise with the mean variance, where the variance is random.
 
-
-def _slopes(model: Model, batch: Batch, q: Marginals) -> tuple[Float[Tensor, "N L"], Float[Tensor, "N L"]]:
-    """Of the expected log likelihood by mean and variance of F at each row."""
-    with torch.enable_grad():
-        mean, var = (part.detach().requires_grad_() for part in (q.mean, q.var))
-        of_mean, of_var = torch.autograd.grad(_log_likelihood(model, batch, Marginals(mean, var)), (mean, var))
-    return of_mean, of_var
+    The bound weighs a row by the mean of its precision. Few new rows with next to no noise would outweigh all others:
+    on Kuka, 200 rows of a new trajectory took its test log density from 65.7 to 56.0 so, and to 70.9 by the mean
+    variance.
+    """
+    if not law.is_drawn:
+        return law
+    var = law.pooled_var()
+    return NormalLaw(-var.log(), torch.zeros_like(var), torch.zeros_like(var[..., 0, :] if var.dim() > 1 else var))
 
 
 def _inverse(precision: Float[Tensor, "L M M"]) -> Float[Tensor, "L M M"]:
@@ -262,8 +302,11 @@ def _learn_level(model: Model, problem: _Problem, belief: Belief, batch: Batch, 
     """1/β is a mean over rows: that of the old ones, of which it is the mean now, and of the new ones."""
     generator = torch.Generator()
     signal = model.head.moments(problem.marginals(belief, _inverse(belief.precision)), batch.x, generator)
-    law = model.head.noise.forward(batch.x, generator)
-    misfit = law.misfit(model.mean.residual(batch.y, batch.x), batch.observed, signal).reshape(-1, *batch.y.shape)
+    misfit = (
+        model.head.noise.forward(batch.x, generator)
+        .misfit(model.mean.residual(batch.y, batch.x), batch.observed, signal)
+        .reshape(-1, *batch.y.shape)
+    )
     count = batch.observed.sum(0)
     level = torch.exp(-model.head.noise.log_precision)
     total = num_old * level + (misfit.mean(0) * batch.observed).sum(0)
@@ -306,7 +349,7 @@ def points_after(model: Model, batch: Batch, most: int) -> tuple[Float[Tensor, "
     assert isinstance(gps, IndependentGPs)
     problem = _Problem.of(gps, gps, exact, batch, changed=False)
     belief = problem.start()
-    _, of_var = _slopes(exact, batch, problem.marginals(belief, _inverse(belief.precision)))
+    _, of_var = problem.slopes(exact, batch, problem.marginals(belief, _inverse(belief.precision)))
     assert isinstance(exact.prior, IndependentGPs)
     rows = _RowGains(exact.prior, batch.x, problem.cross, (-2 * of_var).clamp_min(0).T)
     points = gps.inducing_points.detach().double()
