@@ -17,7 +17,7 @@ QUICK = {
     "latent_map": {"num_rows": 40, "inference_steps": 20},
     "matern_kernel": {"num_rows": 80, "epochs": 3},
     "missing_sensors": {"num_rows": 200, "epochs": 3},
-    "pendulum": {"num_episodes": 3, "num_steps": 12, "horizon": 5},
+    "pendulum": {"num_episodes": 3, "num_steps": 12, "horizon": 5, "num_inducing": 5},
     "quickstart": {"num_rows": 80, "epochs": 5},
     "robot_arm": {"num_segments": 6, "every": 60, "epochs": 2, "num_inducing": 10},
     "save_and_serve": {"num_rows": 80, "num_calls": 3},

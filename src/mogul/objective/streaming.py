@@ -41,7 +41,7 @@ _MOST_STEPS, _LEAST_GAIN, _MOST_DIRECTIONS = 15, 1e-6, 30
 _MOST_HALVINGS = 8
 # Rows that the uncertainty of a plane learns from at a time and in all, as each costs time in predictions; and the
 # share of the noise's variance from which on it matters.
-_ROWS_OF_PLANE, _MOST_ROWS_OF_PLANE, _KNOWN = 100, 1000, 0.01
+_ROWS_OF_PLANE, _MOST_ROWS_OF_PLANE, _KNOWN = 100, 500, 0.01
 # Nats that a row must tell to become a further inducing point, and to be looked at at all.
 _WORTH, _LEAST_TOLD = 0.1, 1e-3
 
