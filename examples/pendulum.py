@@ -49,8 +49,8 @@ def main(num_episodes=8, num_steps=200, horizon=25, num_inducing=100, seed=0):
         dynamics = dynamics.update(path, torques) if episode > 1 else mogul.Dynamics.fit(states, actions, **sizes)
     _, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     left.plot(np.arange(1, num_episodes + 1), rewards, "o-")
-    left.set(xlabel="episode", ylabel="reward")
-    mogul.plot.fan(dynamics.rollout(path[0], actions[-1][:60]), 0, truth=states[-1][:61], ax=right).set(ylabel="angle")
+    left.set_title("reward of each episode")
+    mogul.plot.fan(dynamics.rollout(path[0], actions[-1][:horizon]), truth=path[: horizon + 1], ax=right)
     plt.savefig("pendulum.png")
     return rewards
 
