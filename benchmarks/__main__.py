@@ -27,7 +27,7 @@ GROUPS = {
     "growth": "Growth of a training step, and its memory",
     "big": "Rows that stay on disk, and two workers",
     "prediction": "Mean and std: many rows, one row",
-    "loop": "Exported programs, one thread: one row, many rows",
+    "loop": "Control loops: exported programs, rollouts, updates",
     "small": "Few rows: the default beside scikit-learn's exact GPs",
     "robots": "Kuka and F-Baxter",
     "latents": "Latent inputs: classes of oil flow, and missing values of new rows",

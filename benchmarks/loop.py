@@ -8,6 +8,7 @@ import torch
 
 from benchmarks.peer import CHUNKS, build_peer, fastest_chunk, peer_mean_std, peer_one_row
 from benchmarks.problem import Sizes, random_rows
+from benchmarks.rollouts import kuka_figures, rollout_figures
 from benchmarks.steps import kuka_sizes, training_run
 from benchmarks.timing import interleaved
 from mogul.data import Scaling, Standardiser
@@ -22,8 +23,10 @@ MODELS = {"mogp": "constant", "n-sbgprn": "gp"}
 
 
 def run() -> dict[str, float]:
-    """The group's figures."""
-    return loop_figures()
+    """The group's figures; those of Kuka where its data are."""
+    with _one_thread():
+        rolled = rollout_figures(_fitted("mogp", "constant", kuka_sizes()))
+    return loop_figures() | rolled | kuka_figures()
 
 
 def loop_figures(

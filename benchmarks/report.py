@@ -47,6 +47,13 @@ _SMALL = "`python -m benchmarks small`: 40 generated problems, both sides in one
 _PANEL = "The same command; see `benchmarks/small.py`."
 _ROW = "Median of 600 calls, in turns of 20: mean and std of one row, noise included."
 _LOOP = "The same in one thread, by an exported program: float32, inputs and results in float64, in the user's units."
+_ROLLOUT = "One thread; a MOGP of Kuka's sizes, float32, L = 7, M = 400; the drawing of the functions included."
+_UPDATE = (
+    "Kuka, MOGP, 15 epochs, the default's noise, trained on trajectories 1–7; `update` with 200 random rows of "
+    "trajectory 8, and a fit of all of these."
+)
+_STREAM = "The same, first fitted to two trajectories; the others come 200 rows at a time."
+_AHEAD = "The same, trained on trajectories 1–8: 200 starts on 9–10, 50 particles, each state in its own scale."
 
 _WORKERS = "N-SBGPRN with GP noise, 21 → 14, M = 200, batches of 500 in all. "
 _BIG = "Of one process, resident, its imports included; `big_rows` in results.json is the number of many rows."
@@ -108,6 +115,18 @@ FIGURES = (
         False,
         "The faster of onnxruntime and torch's predictor; the peer in chunks of the size that it is fastest with.",
     ),
+    Figure("loop_rollout_s", "rollout of 1,000 particles × 100 steps by functions, seconds", 2, True, _ROLLOUT),
+    Figure("loop_rollout_drawn_s", "… with functions that were drawn for the rollout before", 2, True, _ROLLOUT),
+    Figure("loop_rollout_growth", "… time of a step of 1,000 over one of 10", 1.3, True, _ROLLOUT),
+    Figure("loop_update_speedup", "update with 200 new rows, × faster than a fit anew", 20, False, _UPDATE),
+    Figure("loop_update_new", "… LL on the rest of the new trajectory, above the fit anew", -1, False, _UPDATE),
+    Figure("loop_update_old", "… LL on old trajectories, above the fit before", -0.5, False, _UPDATE),
+    Figure(
+        "loop_stream_gain", "Kuka streamed: LL of each row before it is learnt, above the first fit", 0, False, _STREAM
+    ),
+    Figure("loop_kuka_least_coverage", "Kuka, 50 steps ahead: least share in 90 % bands", 0.8, False, _AHEAD),
+    Figure("loop_kuka_most_coverage", "… the largest", 0.97, True, _AHEAD),
+    Figure("loop_kuka_rmse_ratio", "… error over that of persistence, at the worst horizon", 1, True, _AHEAD),
     Figure(
         "wide_peak_gb",
         "P = 10,000 outputs, L = 20, M = 400, B = 500: peak memory of training steps, GB",

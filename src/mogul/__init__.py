@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from mogul import metrics, models, nonlinearities, plot
     from mogul.config import TrainingConfig
     from mogul.data import Dataset
+    from mogul.dynamics import Dynamics
     from mogul.errors import MogulError, MogulWarning
     from mogul.estimators import MultiOutputGPLVM, MultiOutputGPRegressor
     from mogul.fitted import Fitted, FittedLatent
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Analytic",
     "Dataset",
+    "Dynamics",
     "Elbo",
     "Fitted",
     "FittedLatent",
@@ -57,6 +59,7 @@ __all__ = [
 _HOMES = {
     "Analytic": "mogul.objective",
     "Dataset": "mogul.data",
+    "Dynamics": "mogul.dynamics",
     "Elbo": "mogul.objective",
     "Fitted": "mogul.fitted",
     "FittedLatent": "mogul.fitted",

@@ -57,7 +57,7 @@ def test_commands_are_listed_from_the_library_to_the_laboratory():
     output = CliRunner().invoke(cli.app, ["--help"], env={"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}).output
     listed = re.findall(r"^[^\w-]*([a-z]+)  ", output, flags=re.MULTILINE)
     library, laboratory = (
-        ["models", "fit", "predict", "evaluate", "show", "export", "compare"],
+        ["models", "fit", "predict", "evaluate", "show", "compare", "dynamics", "rollout", "export"],
         ["demo", "reproduce", "report"],
     )
     assert listed == [*library, "data", *laboratory]

@@ -17,6 +17,7 @@ QUICK = {
     "latent_map": {"num_rows": 40, "inference_steps": 20},
     "matern_kernel": {"num_rows": 80, "epochs": 3},
     "missing_sensors": {"num_rows": 200, "epochs": 3},
+    "pendulum": {"num_episodes": 3, "num_steps": 12, "horizon": 5, "num_inducing": 5},
     "quickstart": {"num_rows": 80, "epochs": 5},
     "robot_arm": {"num_segments": 6, "every": 60, "epochs": 2, "num_inducing": 10},
     "save_and_serve": {"num_rows": 80, "num_calls": 3},
@@ -55,6 +56,14 @@ def test_the_quickstart_prints_and_draws(run, capsys):
     assert 0 < run("quickstart").mrmse < 2
     assert Path("quickstart.png").is_file()
     assert "10–90 % interval" in capsys.readouterr().out
+
+
+def test_the_pendulum_draws_its_learning_curve(run):
+    pytest.importorskip("gymnasium", reason="mogul[robots] is not installed")
+    rewards = run("pendulum")
+    assert len(rewards) == 3
+    assert max(rewards) <= 0
+    assert Path("pendulum.png").is_file()
 
 
 def test_the_robot_arm_prints_least_squares_beside_the_models(run):

@@ -200,7 +200,7 @@ class TestFit:
         regressor = mogul.MultiOutputGPRegressor(mean=QUICK, noise="constant").fit(x, y)
         np.testing.assert_allclose(regressor.predict(x), fit(x, y, mean=QUICK, noise="constant").predict(x).mean)
         with pytest.raises(ConfigError, match="this model's mean is a regressor"):
-            regressor.partial_fit(x, y)
+            regressor.partial_fit(x, y, epochs=1)
 
     def test_training_resumes_from_a_checkpoint(self, tmp_path: Path):
         x, y = rows(60)

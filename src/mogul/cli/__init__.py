@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from mogul.cli.app import app as library_app
+from mogul.cli.control import app as control_app
 from mogul.cli.lab import data_app, demo, report, reproduce
 from mogul.cli.runner import DEBUG, run
 from mogul.terminal import put
@@ -23,6 +24,7 @@ for command in (demo, reproduce, report):
     lab_app.command(rich_help_panel=LABORATORY)(command)
 # In the order of the help. Commands of `app` itself would come before all of these.
 app.add_typer(library_app)
+app.add_typer(control_app)
 app.add_typer(data_app, name="data", rich_help_panel=LABORATORY)
 app.add_typer(lab_app)
 

@@ -456,59 +456,6 @@ def show(
 
 
 @app.command()
-def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file; with --verify, the ONNX file.")],
-    out: Annotated[Path, typer.Argument(metavar="FILE", help="ONNX file to write; with --verify, a table of inputs.")],
-    quantiles: Annotated[str | None, typer.Option(help="Add quantiles: levels between 0 and 1.")] = None,
-    jacobian: Annotated[bool, typer.Option("--jacobian", help="Add the derivative of the mean by the inputs.")] = False,
-    precision: Annotated[
-        str | None, typer.Option(help="float32 or float64; by default the model's. Inputs and results are float64.")
-    ] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Compare an ONNX file with its model on the rows of a table.")
-    ] = False,
-    source: Annotated[
-        Path | None, typer.Option("--model", help="With --verify: the model file; by default of the same name.")
-    ] = None,
-    inputs: ModelInputs = None,
-    force: Force = False,
-    imports: Imports = None,
-    json_: Json = False,
-) -> None:
-    """Write a model as an ONNX program of mean and standard deviation, in the units of training.
-
-    The program is compared with the model on random rows, outside the data and at inducing points, before it is kept.
-    Needs mogul[export].
-
-    Example: mogul export arm.mogul arm.onnx --jacobian
-
-    Example: mogul export --verify arm.onnx new.csv
-    """
-    import_parts(imports)
-    wanted = levels(quantiles)
-    columns = None if inputs is None else listed(inputs, "--inputs")
-    if verify and (wanted or jacobian or precision):
-        raise ConfigError("--verify takes a file as it is; got options of a new one. Leave them out.")
-    if not verify and (source or columns):
-        raise ConfigError("--model and --inputs are for --verify; got one without it. Leave it out.")
-    if not verify and out.suffix != ".onnx":
-        raise ConfigError(f"FILE must end in .onnx; got {out}. Try {out.with_suffix('.onnx')}.")
-    if not verify:
-        require_new_file(out, force, "model.onnx", model)
-    with Bar(2) as bar:
-        bar.stage("loading")
-        from mogul.cli.export import export_file, verify_file
-        from mogul.fitted.onnx_file import Settings
-
-        bar.stage("comparing the program with the model" if verify else "writing the program")
-        if verify:
-            done = verify_file(model, out, source, columns)
-        else:
-            done = export_file(model, out, Settings(wanted, jacobian, precision))
-    give(done.to_json(), done.lines, json_)
-
-
-@app.command()
 def compare(
     data: Data,
     targets: Targets = None,

@@ -1,6 +1,6 @@
 """Standard Normal numbers for draws of whole functions: fresh ones from a generator, or given ones."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -89,3 +89,47 @@ class GivenNormals:
     def shared(self, count: int) -> Float[Tensor, "S *B 1 K"]:
         """The next columns of the first point."""
         return self.per_point(count)[..., :1, :]
+
+
+@dataclass
+class HeldNormals:
+    """Shared numbers that are drawn once and come again in every evaluation; those of single points are always new.
+
+    So a function that was drawn is the same function wherever it is evaluated next.
+
+    Args:
+        num_samples: the number S of draws.
+        generator: draws the numbers.
+        like: precision and device.
+
+    Example:
+        >>> held = HeldNormals(3, torch.Generator(), like=torch.zeros(()))
+        >>> first, again = held.at(5).shared(2), held.at(4).shared(2)
+        >>> first.shape, bool((first == again).all())
+        (torch.Size([3, 1, 2]), True)
+    """
+
+    num_samples: int
+    generator: torch.Generator
+    like: Tensor
+    held: list[Tensor] = field(default_factory=list)
+    num_points: int = 1
+    of_points: torch.Generator | None = None
+    taken: int = 0  # of the held ones, in this evaluation
+
+    def at(self, num_points: int, generator: torch.Generator | None = None) -> "HeldNormals":
+        """For an evaluation at so many points of each draw, from the first number on; the generator is for new ones."""
+        self.num_points, self.taken, self.of_points = num_points, 0, generator
+        return self
+
+    def per_point(self, count: int) -> Float[Tensor, "S N K"]:
+        """New numbers for each point of each draw."""
+        shape = (self.num_samples, self.num_points, count)
+        return standard_normal(shape, self.of_points or self.generator, like=self.like)
+
+    def shared(self, count: int) -> Float[Tensor, "S 1 K"]:
+        """The next numbers that all points of a draw share."""
+        if self.taken == len(self.held):
+            self.held.append(standard_normal((self.num_samples, 1, count), self.generator, like=self.like))
+        self.taken += 1
+        return self.held[self.taken - 1]

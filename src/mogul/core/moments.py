@@ -166,3 +166,19 @@ def assemble(diagonal: Float[Tensor, "*S H"], pairs: Float[Tensor, "*S Q"]) -> F
     # By index: a 0/1 matrix would have H⁴/2 entries.
     entries = torch.cat([diagonal, pairs], dim=-1).index_select(-1, place.flatten())
     return entries.reshape(*diagonal.shape, size)
+
+
+def products_of_draws(matrix: Float[Tensor, "K S N M"], vector: Float[Tensor, "L S M"]) -> Float[Tensor, "S N L"]:
+    """Of each draw's N × M matrix with its own vector, for L functions; K is L, or 1 for a matrix that they share.
+
+    >>> products_of_draws(torch.ones(1, 4, 5, 3), torch.ones(2, 4, 3)).shape
+    torch.Size([4, 5, 2])
+    """
+    if matrix.shape[2] == 1:  # a batched product with vectors would be a call for each
+        each: Tensor = torch.linalg.vecdot(matrix.squeeze(2), vector)
+        return each.T.unsqueeze(1)
+    # One by one: slices of a transposed array need no copy.
+    own = matrix.expand(len(vector), -1, -1, -1)
+    return torch.stack(
+        [torch.bmm(one, draw.unsqueeze(-1)).squeeze(-1) for one, draw in zip(own, vector, strict=True)], -1
+    )

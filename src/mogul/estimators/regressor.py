@@ -337,15 +337,17 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
 
     @threaded
     def partial_fit(self, X: Any, y: Any, epochs: int | None = None) -> "MultiOutputGPRegressor":
-        """Continue training from the current parameters, with the scaling of the first fit.
+        """Learn new rows, with what was learnt before as their prior: old rows are neither needed nor forgotten.
 
-        Before any fit it is a fit with the linear mean: a forest under it could not be trained further. Only the given
-        rows are used: include old rows to keep learning from them.
+        Before any fit it is a fit with the linear mean. After one, `Fitted.update` moves the posterior over the GPs, in
+        about a second. With `epochs` it continues training by gradient steps instead, from the current parameters: only
+        the given rows are used then, so include old rows to keep learning from them. A forest under the GPs can be
+        updated, but not trained further.
 
         Args:
-            X: the same or other rows of inputs.
+            X: inputs of rows; of new ones, unless `epochs` is given.
             y: their outputs.
-            epochs: number of further epochs; by default as in the first training.
+            epochs: number of further epochs; None updates the posterior instead.
         """
         if not hasattr(self, "fitted_"):
             return self._fit(X, y, epochs=epochs, mean="linear" if self.mean is None else self.mean)
@@ -354,6 +356,9 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         outputs = Outputs.of(y, type(self).__name__)
         self._require_outputs(outputs)
         data = named_dataset(matrix, self._names_in(), outputs)
+        if epochs is None:
+            self._keep(self.fitted_.updated(data))
+            return self
         seed = self._seed + len(self.fitted_.history.records)  # differs between calls, and is reproducible
         self._keep(train_more(self.fitted_, data, epochs, seed))
         return self

@@ -35,10 +35,12 @@ from mogul.fitted.latent import importance_weighted_bound, infer_inputs, posteri
 from mogul.fitted.predictor import FittedPredictor, PooledPredictor, Predictor
 from mogul.metrics import FEW_OUTER, NUM_INNER, NUM_OUTER, Scores, score
 from mogul.models.model import Latent, Model
+from mogul.objective.streaming import require_streamable, stream
 from mogul.prediction import Prediction, Warped, predict
 from mogul.prediction.chained import chained
 
 if TYPE_CHECKING:
+    from mogul.fitted.functions import FunctionDraws
     from mogul.fitted.onnx_file import Agreement
     from mogul.fitted.sensitivity import Importance, SobolIndices
 
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 _PART = 20_000_000
 _CALIBRATION_DRAWS = 50
 _SHOWN = 6  # names or numbers in a line
+_STREAMED_INDUCING = 200  # as many as models of many rows have
 Engine = Literal["torch", "onnx"]
 
 
@@ -346,6 +349,22 @@ class Fitted:
             draws = self.model.sample_joint(self._standardised(x), num_samples, generator)
         return self.scaling.undo_chain(self.scaling.modelled.undo(draws.double().cpu().numpy()))
 
+    def draw_functions(self, num_draws: int, seed: int = 0) -> "FunctionDraws":
+        """Draws of whole functions that can be evaluated anywhere and later, as torch tensors: pathwise.
+
+        `sample_functions` needs all points at once, and its cost grows with their cube.
+
+        Example:
+            >>> from mogul import fit
+            >>> x = np.linspace(0, 1, 30)[:, None]
+            >>> functions = fit(x, np.sin(6 * x)).draw_functions(num_draws=4)
+            >>> functions(torch.zeros(10, 1)).shape
+            torch.Size([4, 10, 1])
+        """
+        from mogul.fitted.functions import FunctionDraws  # imports this module
+
+        return FunctionDraws.of(self, num_draws, seed)
+
     def sample_noise(self, x: Any, num_samples: int, seed: int = 0) -> Float[Array, "S N P"]:
         """Draws of the outputs' noise at x, independent over points."""
         require_positive(num_samples=num_samples)
@@ -357,6 +376,52 @@ class Fitted:
         if self.scaling.transforms is not None:
             name, words = next(iter(self.transforms.items()))
             raise ConfigError(f"{what} needs outputs without a transform; {name!r} has {words}. {remedy}")
+
+    def update(self, x: Any, y: Any, *, num_inducing: int | None = None, noise: bool = True) -> "Fitted":
+        """This model after new rows, with the old posterior as their prior: old rows are not needed, nor forgotten.
+
+        Takes a second or so, not a training: see `mogul.objective.streaming`. Kernels, mixing, mean and scaling stay as
+        they are. It has no calibration and no check, which were of the model before.
+
+        Args:
+            x: inputs of new rows, which were not learnt before: a row that is given twice counts twice.
+            y: their outputs; NaN is missing.
+            num_inducing: the most inducing points; by default 200, or as many as there are if these are more. Up to
+                there they are added where rows are new; then they move there from where they tell least.
+            noise: whether the noise level is learnt from new rows too.
+
+        Example:
+            >>> from mogul import fit
+            >>> x = np.linspace(0, 1, 30)[:, None]
+            >>> fitted = fit(x, np.sin(6 * x), noise="constant")
+            >>> later = fitted.update(x + 1, np.sin(6 * x + 6))
+            >>> error = np.abs(later.predict([[0.5], [1.5]]).mean - np.sin([[3.0], [9.0]])).max()
+            >>> bool(error < 0.1)
+            True
+        """
+        return self.updated(self.dataset(x, y), num_inducing=num_inducing, noise=noise)
+
+    def updated(self, data: Dataset, *, num_inducing: int | None = None, noise: bool = True) -> "Fitted":
+        """`update` with rows whose inputs are encoded already."""
+        if num_inducing is not None:
+            require_positive(num_inducing=num_inducing)
+        for member in self.single_models:
+            require_streamable(member.model)
+        return self._updated(data.in_order(self.input_names, self.output_names), num_inducing, noise)
+
+    def _updated(self, data: Dataset, num_inducing: int | None, noise: bool) -> "Fitted":
+        batch = self.scaling.batch(data, self._dtype)
+        num_old = self.history.num_rows
+        streamed = stream(self.model, batch, num_old if noise else None, num_inducing or _STREAMED_INDUCING)
+        known = self.trained_rows
+        return replace(
+            self,
+            model=streamed.model.eval(),
+            calibration=None,
+            check=None,
+            trained_rows=None if known is None else known.joined(TrainedRows.of(data)),
+            history=replace(self.history, num_rows=None if num_old is None else num_old + data.num_rows),
+        )
 
     def importance(self, x: Any = None, y: Any = None, repeats: int = 10, seed: int = 0) -> "Importance":
         """How much worse predictions are without each input: see `mogul.fitted.sensitivity.importance`."""

@@ -150,6 +150,17 @@ class TrainedRows:
             some = data.rows(np.sort(np.random.default_rng(seed).choice(data.num_rows, _MOST, replace=False)))
         return TrainedRows(np.sort(_digests(some)), data.num_rows if num_rows is None else num_rows)
 
+    def joined(self, others: "TrainedRows", seed: int = 0) -> "TrainedRows":
+        """With further rows: digests of a random part, of both in proportion to their rows."""
+        total = self.num_rows + others.num_rows
+        rng = np.random.default_rng(seed)
+        most = min(_MOST, total)
+        parts = []
+        for own in (self, others):
+            count = min(len(own.digests), round(most * own.num_rows / total))
+            parts.append(rng.choice(own.digests, count, replace=False))
+        return TrainedRows(np.sort(np.concatenate(parts)), total)
+
     def count(self, data: Dataset) -> int:
         """How many of the training rows are among these: an estimate where only some have a digest."""
         found = np.isin(self.digests, _digests(data)).mean() if len(self.digests) else 0.0

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from mogul._typing import Array
 from mogul.core.check import Unseen
+from mogul.data import Dataset
 from mogul.errors import FitError, warn
 from mogul.fitted.fitted import Fitted
 from mogul.fitted.predictor import PooledPredictor, Predictor
@@ -82,6 +83,11 @@ class FittedMixture(Fitted):
     def single_models(self) -> tuple[Fitted, ...]:
         """The K models that were kept."""
         return self.members
+
+    def _updated(self, data: Dataset, num_inducing: int | None, noise: bool) -> Fitted:
+        """Each member learns the new rows."""
+        each = [member._updated(data, num_inducing, noise) for member in self.members]
+        return replace(FittedMixture.of(each), choice=self.choice)
 
     def _predict(self, x: Any, num_samples: int, seed: int) -> Prediction:
         return Prediction.pooled([member._predict(x, num_samples, seed) for member in self.members])

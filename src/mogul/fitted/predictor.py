@@ -93,10 +93,10 @@ class Predictor(nn.Module):
             raise ConfigError(f"precision must be torch.float32 or torch.float64; got {precision}. Leave it out.")
         generator = torch.Generator(model.mean.scale.device).manual_seed(seed)
         copy = Model(Observed(), deepcopy(model.prior), deepcopy(model.head), deepcopy(model.mean))
-        _replace(copy, DeepGPs, FrozenDeep)
-        _replace(copy, IndependentGPs, lambda gps: FrozenGPs(gps, num_samples, generator))
-        _replace(copy, BayesianMixing, FrozenMixing)
-        _replace(copy, PlaneUncertainty, FrozenPlaneUncertainty)
+        replace_modules(copy, DeepGPs, FrozenDeep)
+        replace_modules(copy, IndependentGPs, lambda gps: FrozenGPs(gps, num_samples, generator))
+        replace_modules(copy, BayesianMixing, FrozenMixing)
+        replace_modules(copy, PlaneUncertainty, FrozenPlaneUncertainty)
         frozen = copy.double().to(precision).eval().requires_grad_(False)
         with torch.no_grad():
             return Predictor(frozen, num_inputs, num_samples).eval()
@@ -274,7 +274,7 @@ def _for_means(frozen: Model, x: Float[Tensor, "1 D"], num_samples: int) -> Mode
         holders.append(_MeansOnly(gps, x.new_ones(()).requires_grad_()))
         return holders[-1]
 
-    _replace(model, FrozenGPs, without_variance)
+    replace_modules(model, FrozenGPs, without_variance)
     # A mixing matrix is independent of the features, so their covariances add nothing to a mean.
     for module in model.modules():
         for name, value in vars(module).items():
@@ -292,13 +292,13 @@ def _for_means(frozen: Model, x: Float[Tensor, "1 D"], num_samples: int) -> Mode
     return model
 
 
-def _replace(module: nn.Module, kind: type[Any], make: Callable[[Any], nn.Module]) -> None:
+def replace_modules(module: nn.Module, kind: type[Any], make: Callable[[Any], nn.Module]) -> None:
     """Replace each submodule of exactly this type; subclasses may behave differently."""
     for name, child in module.named_children():
         if type(child) is kind:
             setattr(module, name, make(child))
         else:
-            _replace(child, kind, make)
+            replace_modules(child, kind, make)
 
 
 def _num_inputs(model: Model) -> int:

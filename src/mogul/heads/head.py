@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mogul.core.joint import Independent, ScaledCorrelation
-from mogul.core.moments import FeatureMoments, Marginals
+from mogul.core.moments import FeatureMoments, Marginals, standard_normal
 from mogul.errors import ShapeError
 from mogul.heads.features import Features
 from mogul.heads.mixing import Mixing
@@ -107,6 +107,17 @@ class Head(nn.Module):
     ) -> Marginals:
         """Moments with F replaced by the empirical distribution of its draws."""
         return self.mixing.moments(FeatureMoments.of_samples(self.features.sample(f, generator)), x, generator)
+
+    def draw_noise(self, x: Float[Tensor, "N D"], generator: torch.Generator) -> Float[Tensor, "N P"]:
+        """A draw of the noise of all outputs at each point: √n ∘ ζ, as in `NoiseCorrelation`."""
+        law, loadings = self.noise.forward(x, generator).factored()
+        loadings = loadings if self.correlation is None else self.correlation.loadings
+        shape = torch.Size([len(x), self.noise.num_outputs])
+        own = standard_normal(shape, generator, like=x)
+        if loadings is not None:
+            shared = standard_normal((len(x), loadings.shape[1]), generator, like=x) @ loadings.T
+            own = shared + (1 - loadings.square().sum(-1)).sqrt() * own
+        return law.draw_var(shape, generator).sqrt() * own
 
     def joint(
         self,

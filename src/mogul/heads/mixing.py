@@ -351,7 +351,7 @@ class GPMixing(VaryingMixing):
         return self._matrices(q.mean), self._matrices(q.var)
 
     def sample_joint(
-        self, h: Float[Tensor, "S *B N H"], x: Float[Tensor, "*B N D"], normals: Normals
+        self, h: Float[Tensor, "S *B N H"], x: Float[Tensor, "*T N D"], normals: Normals
     ) -> Float[Tensor, "S *B N P"]:
         """M(x) h with one draw of the matrix-valued function for each draw of h."""
         return _apply(self._matrices(self.gps.sample_joint(x, normals)), h)

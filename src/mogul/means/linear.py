@@ -14,7 +14,7 @@ from mogul._typing import Array
 from mogul.core.base_samples import Normals
 from mogul.core.moments import Marginals
 from mogul.errors import ConfigError, ShapeError
-from mogul.means.plane import FrozenPlaneUncertainty, PlaneUncertainty
+from mogul.means.plane import FrozenPlaneUncertainty, PathwisePlane, PlaneUncertainty
 
 # The head's unit, in standard deviations of an output, where a plane fits better than this: below it is rounding.
 SMALLEST_RESIDUAL = 1e-4
@@ -195,7 +195,7 @@ class LinearOutputMean(OutputMean):
 
     def sample_joint(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "*S N P"]:
         """x W + b, with one deviation of W and b for each draw."""
-        if not isinstance(self.uncertainty, PlaneUncertainty):  # frozen, it has variances alone
+        if not isinstance(self.uncertainty, PlaneUncertainty | PathwisePlane):  # frozen, it has variances alone
             return self.forward(x)
         return self.forward(x) + self.uncertainty.sample_joint(x, normals)
 

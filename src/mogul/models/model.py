@@ -135,7 +135,7 @@ class Model(nn.Module):
         """Draws of the whole signal over all the points: one function, one b and one M for each."""
         return self.functions(x, FreshNormals(x, num_samples, generator))
 
-    def functions(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "S *B N P"]:
+    def functions(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "S *C N P"]:
         """Function draws from given Normal numbers: differentiable in x, and deterministic."""
         f = self.prior.sample_joint(x, normals)
         h = self.head.features.sample_joint(f, normals)

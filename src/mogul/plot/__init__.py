@@ -2,11 +2,13 @@
 
 from mogul.plot.checks import calibration, learning_curve, pit_histogram, predicted_against_true
 from mogul.plot.effects import map, partial_dependence, slice_through
+from mogul.plot.rollouts import fan
 from mogul.plot.structure import correlations, latent_map, relevance
 
 __all__ = [
     "calibration",
     "correlations",
+    "fan",
     "latent_map",
     "learning_curve",
     "map",

@@ -243,7 +243,7 @@ class FrozenGPs(nn.Module):
         exact = deepcopy(gps).double()
         points = exact.inducing_points.detach()
         with torch.no_grad():
-            whitening = _whitening(gps, exact)
+            whitening = whitening_of(gps, exact)
             values, vectors = torch.linalg.eigh(_explained(exact.variational_root.tril()))
             rotated = (whitening.mT @ vectors) * values.abs().sqrt().unsqueeze(-2)
             weights = exact.variational_mean.unsqueeze(-2) @ whitening
@@ -352,7 +352,7 @@ def _column_blocks(both: Float[Tensor, "K M E"], num_triangular: int) -> list[Fl
     return [padded[:, :last, first:last].contiguous() for first, last in itertools.pairwise([0, *edges])]
 
 
-def _whitening(gps: IndependentGPs, exact: IndependentGPs) -> Float[Tensor, "K M M"]:
+def whitening_of(gps: IndependentGPs, exact: IndependentGPs) -> Float[Tensor, "K M M"]:
     """K_zz^{-1/2} in float64, with the jitter that q(v) was trained with."""
     own, kzz = _batch(gps), _batch(exact)
     identity = torch.eye(kzz.shape[-1]).to(kzz).unsqueeze(0)

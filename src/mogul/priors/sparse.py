@@ -34,7 +34,7 @@ class Prior(Protocol):
         """Marginals of q(F) at x: closed-form, or given `num_samples` draws of inner layers (a leading axis)."""
         ...
 
-    def sample_joint(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "S *B N L"]:
+    def sample_joint(self, x: Float[Tensor, "*B N D"], normals: Normals) -> Float[Tensor, "S *C N L"]:
         """Draws of whole functions at x, correlated over points."""
         ...
 
