@@ -77,7 +77,7 @@ class TestWalks:
 
         def call() -> None:
             with pytest.raises(FirstStep):
-                mogul.fit(*rows(2600), num_inducing=5)
+                mogul.fit(*rows(2600), num_inducing=5, epochs=50)
 
         *steps, last = walk("A walk of `fit`")
         assert [step for step in first_calls(call) if step in steps] == steps

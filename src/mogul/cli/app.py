@@ -102,7 +102,7 @@ def fit(
         typer.Option(
             help="Name of a model: see mogul models; several joined by + for their mixture; auto for the best of mogp, "
             "gprn, sbgprn and n-sbgprn on validation rows. By default mogp by exact GPs up to 2,500 rows; beyond, "
-            "n-sbgprn, or mogp+gprn+n-sbgprn with --groups.",
+            "the better of mogp and n-sbgprn, or mogp+gprn+n-sbgprn with --groups.",
             autocompletion=complete_model,
         ),
     ] = None,

@@ -50,9 +50,10 @@ _PAPER_FAST_BATCH, _PAPER_FAST_RATE, _PAPER_FAST_STEPS = 250, 0.05, 3600
 _IN_GROUPS = ("mogp", "gprn", "n-sbgprn")
 # The most outputs that have one latent GP each: with few rows, and with many.
 _SEPARATE_OUTPUTS, _FEW_OUTPUTS = 24, 4
-# With more rows exact GPs of some of them are tried before the steps: up to so many rows, with the number of inducing
-# points that costs about so many products for a posterior given all rows.
-_MOST_TRIED_ROWS, _TRIED_INDUCING, _TRIED_PRODUCTS = 100_000, (200, 1000), 1e11
+# With more rows exact GPs of 600 of them are tried before the steps: up to so many values, as the GPs of Kuka's 225,000
+# would take longer than its steps; with the number of inducing points that costs about so many products for a posterior
+# given all rows.
+TRIED_ROWS, _MOST_TRIED_VALUES, _TRIED_INDUCING, _TRIED_PRODUCTS = 600, 60_000, (200, 1000), 5e10
 # The same with latent inputs; the number of inducing points that the collapsed bound is maximised with.
 _SEPARATE_LATENT, _LATENT_INDUCING = 64, 50
 
@@ -137,7 +138,7 @@ def options_from_exact_gps(options: Mapping[str, Any], num_rows: int, num_output
     (None, None)
     """
     useful = set(options) <= {"noise", "kernel", "num_inducing"}
-    if not useful or num_outputs > _SEPARATE_OUTPUTS or not FEW_ROWS < num_rows <= _MOST_TRIED_ROWS:
+    if not useful or num_outputs > _SEPARATE_OUTPUTS or not FEW_ROWS < num_rows <= _MOST_TRIED_VALUES / num_outputs:
         return None
     least, most = _TRIED_INDUCING
     affordable = math.isqrt(int(_TRIED_PRODUCTS / (2 * num_rows * num_outputs)))

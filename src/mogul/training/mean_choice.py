@@ -1,5 +1,7 @@
 """mean="auto": the linear mean, or a forest under it, judged by rows that the forest was not fitted to.
 
+With many rows a mogp from exact GPs of some of them is tried before the model of the task, by the same rows.
+
 A GP is smooth; a forest follows jumps, and forgets inputs that do not matter. Where both have something to say about an
 output, the average of their predictions at rows left out is nearer to it than either alone.
 """
@@ -20,6 +22,7 @@ from mogul.fitted.mixture import FittedMixture
 from mogul.means.regressor import CrossFitted
 from mogul.models.families import AUTO
 from mogul.prediction import predict
+from mogul.priors import IndependentGPs
 from mogul.training.autoregression import find_chain, incomplete_outputs
 from mogul.training.defaults import FEW_ROWS, from_exact_start
 from mogul.training.exact_start import ExactStart
@@ -201,25 +204,33 @@ def _better(linear: Task, noise: str, *place: str) -> Fitted:
 def _best_model(task: Task, held_out: Batch, noise: str, *place: str) -> tuple[Task, Fitted]:
     """The task's model or a mogp from exact GPs of some rows, whichever is better at rows that neither has seen.
 
-    The mogp is far ahead on smooth functions, and takes a fraction of the time. Where all rows predict hardly better
-    than those of the exact GPs, what is left is noise, and no other model is tried.
+    The mogp is far ahead on smooth functions, and takes a fraction of the time. Where it needs fewer inducing points
+    than it may have, and all rows predict hardly better than those of the exact GPs, what is left is noise, and no
+    other model is tried.
     """
     if task.rival is None:
         return task, task.fitted(noise, *place)
     num_rows = task.known.num_rows
     mogp = replace(task, model="mogp", options=task.rival, config=from_exact_start("mogp", task.config.seed, num_rows))
-    exact = mogp.exact_gps(noise)
-    assert exact is not None
-    smooth = mogp.fitted(noise, *place, "mogp", exact=exact)
-    if smooth.history.interrupted or _has_learnt_all(smooth, exact, held_out):
+    try:
+        exact = mogp.exact_gps(noise)
+        assert exact is not None
+        smooth = mogp.fitted(noise, *place, "mogp", exact=exact)
+    except MogulError as error:
+        _log.info("exact GPs of some rows: %s", error)
+        return task, task.fitted(noise, *place)
+    if smooth.history.interrupted or _has_learnt_all(smooth, mogp.options["num_inducing"], exact, held_out):
         return mogp, smooth
     fitted = task.fitted(noise, *place)
     best = _likelier((smooth, fitted), held_out, task.config.seed)
     return (mogp, smooth) if best is smooth else (task, fitted)
 
 
-def _has_learnt_all(fitted: Fitted, exact: ExactStart, held_out: Batch) -> bool:
-    """Whether errors given all rows are about those that exact GPs make at the few rows they were fitted to."""
+def _has_learnt_all(fitted: Fitted, most_inducing: int, exact: ExactStart, held_out: Batch) -> bool:
+    """Whether inducing points resolve the functions, and errors are about those of exact GPs of some rows."""
+    prior = fitted.model.prior
+    if isinstance(prior, IndependentGPs) and prior.inducing_points.shape[-2] >= most_inducing:
+        return False
     mean = _predicted(fitted, held_out, 0)
     seen = held_out.observed.numpy()
     of_all = np.abs(np.where(seen, held_out.y.double().numpy() - mean, 0.0)).sum(0) / np.maximum(seen.sum(0), 1)

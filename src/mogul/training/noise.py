@@ -37,8 +37,9 @@ _MOST_ROUNDS, _FASTEST = 20, 0.9
 _TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
 # For noise that depends on x: alternations, and Adam's steps and learning rate in each.
 _ROUNDS, _STEPS, _RATE = 6, 40, 0.05
-# Rows that the noise and its correlation are fitted to, drawn at random, and the rounds where there are more.
-_NOISE_ROWS, _FEWER_ROUNDS = 2500, 2
+# More rows than this come in pieces; some of them stand for all when the noise and its correlation are fitted, in fewer
+# rounds.
+_MANY_ROWS, _NOISE_ROWS, _FEWER_ROUNDS = 2500, 1500, 2
 # For the correlation of outputs.
 _MOST_FACTORS, _MOST_STEPS = 6, 100
 _NUM_SCALES = 256  # draws of the noise variance, for the probability of a residual
@@ -150,7 +151,7 @@ def signal_of(model: Model, batch: Batch, generator: torch.Generator) -> Margina
 
 def _some(batch: Batch, generator: torch.Generator) -> Batch:
     """Rows drawn at random where they are many; else all."""
-    if len(batch) <= _NOISE_ROWS:
+    if len(batch) <= _MANY_ROWS:
         return batch
     return batch.rows(torch.randperm(len(batch), generator=generator)[:_NOISE_ROWS].sort().values)
 
@@ -159,7 +160,7 @@ def _precisions(
     model: Model, batch: Batch, target: Float[Tensor, "N P"], generator: torch.Generator
 ) -> Float[Tensor, "N P"]:
     """`precision_of` all rows, piece by piece."""
-    pieces = list(batch.pieces(_NOISE_ROWS))
+    pieces = list(batch.pieces(_MANY_ROWS))
     targets = torch.split(target, [len(piece) for piece in pieces])
     return torch.cat(
         [

@@ -38,8 +38,8 @@ from mogul.objective import Analytic
 from mogul.terminal import Bar
 from mogul.training.check import is_of, left_out_rows, predicted_rows
 from mogul.training.checkpoint import Checkpoint, identity_of
-from mogul.training.defaults import FEW_ROWS, MOST_INDUCING, MeanChoice, MeanName
-from mogul.training.exact import CLIMBED_ROWS, REFINED_ROWS
+from mogul.training.defaults import FEW_ROWS, MOST_INDUCING, TRIED_ROWS, MeanChoice, MeanName
+from mogul.training.exact import CLIMBED_ROWS
 from mogul.training.exact_start import ExactStart
 from mogul.training.kernel_choice import NamedStart, has_exact_gps, is_named
 from mogul.training.latent_start import LatentStart
@@ -374,8 +374,7 @@ class Task:
             fit = partial(ExactStart.of, seed=seed, plane=plane, robust=robust, kernel=kernel, bar=self.saving.bar)
             if len(batch) <= FEW_ROWS:
                 return fit(batch, known=known, near=near)
-            times = len(batch) / REFINED_ROWS
-            return fit(self._some(batch, REFINED_ROWS), rough=True, reweighted=1, times=times)
+            return fit(self._some(batch, TRIED_ROWS), rough=True, reweighted=1, times=len(batch) / TRIED_ROWS)
         if self.latent or (options.get("noise") != FROM_RESIDUALS and not plane and not auto):
             return None
         some = self._some(batch, CLIMBED_ROWS)
