@@ -243,7 +243,7 @@ class ScaledCorrelation(Independent):
         """Independent part of each output plus the shared part."""
         points = np.arange(self.noise_var.shape[1])
         noise_var = self.noise_var if component is None else self.noise_var[component, points]
-        own = np.sqrt(np.square(std) - noise_var * np.square(self.loadings).sum(-1))
+        own = np.sqrt(np.maximum(np.square(std) - noise_var * np.square(self.loadings).sum(-1), 0.0))
         shared = rng.standard_normal((*std.shape[:-1], self.loadings.shape[1])) @ self.loadings.T
         result: Array = own * rng.standard_normal(std.shape) + np.sqrt(noise_var) * shared
         return result
