@@ -38,7 +38,11 @@ decades of lengthscales, and what is not known of them widens every band. Residu
 constant, Student-t where there are outliers, with a size that depends on the input where it does, and correlated across
 outputs where residuals are.
 
-**Beyond** it is `n-sbgprn`, trained by minibatches from a random start, with 200 inducing points and noise that depends
+**Beyond**, and up to 60,000 values (rows × outputs), `mogp` is tried first: hyperparameters from exact GPs of 600 rows,
+posterior given all rows. Rows held out decide between it and `n-sbgprn`, which is tried where the GPs leave more than
+noise. [The laboratory notes](laboratory.md#thousands-of-rows) have what that gains.
+
+`n-sbgprn` is trained by minibatches from a random start, with 200 inducing points and noise that depends
 on the input; with `groups` it is [a mixture](laboratory.md#new-groups). [Work with big
 data](howto/big_data.md#what-the-default-does) has both side by side.
 

@@ -211,7 +211,7 @@ def test_a_close_name_is_suggested() -> None:
 def test_every_ending_has_a_reader() -> None:
     assert set(formats.READERS) == {
         *(".csv", ".tsv", ".txt", ".parquet", ".npz", ".mat"),
-        *(".xlsx", ".feather", ".jsonl", ".arff"),
+        *(".xlsx", ".feather", ".arrow", ".jsonl", ".arff"),
     }
 
 

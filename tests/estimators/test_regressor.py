@@ -109,7 +109,12 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], type[MogulError], str]]
         ConfigError,
         "observed inputs; mogp-lvm has latent ones. Use MultiOutputGPLVM",
     ),
-    "no such preset": ({"preset": "x"}, {}, UnknownNameError, "preset must be one of default, paper; got 'x'"),
+    "no such preset": (
+        {"preset": "x"},
+        {},
+        UnknownNameError,
+        "preset must be one of default, paper, paper-fast; got 'x'",
+    ),
     "preset and config": ({"preset": "paper", "config": TrainingConfig()}, {}, ConfigError, "not both; .* Drop one"),
     "odd config": ({"config": {"epochs": 3}}, {}, ConfigError, "config must be a mogul.TrainingConfig; got .* Leave"),
     "no such option": ({"options": {"x": 1}}, {}, UnknownNameError, "option must be one of .*; got 'x'"),

@@ -224,7 +224,7 @@ def test_the_command_of_a_job_makes_that_job_alone(
     chosen = experiment(name) if name == "synthetic" else small(experiment(name))
     monkeypatch.setitem(EXPERIMENTS, name, chosen)
     asked: list[ExperimentRequest] = []
-    monkeypatch.setattr(mogul.lab.reproduce, "reproduce", lambda request, out, jobs: asked.append(request) or 0)
+    monkeypatch.setattr(mogul.lab.reproduce, "reproduce", lambda request, *others: asked.append(request) or 0)
     points = {"small-data": (10, 20), "missing-outputs": (0, 2)}.get(name)
     splits = SplitChoice((1,)) if name == "synthetic" else SplitChoice((1,), (0, 2))
     jobs = [

@@ -104,12 +104,12 @@ def test_the_estimator_has_the_same_check():
 
 
 def test_many_rows_spare_some_for_the_check():
-    data = wave(FEW_ROWS + 100)
+    data = wave(FEW_ROWS + 200)
     fitted = FitRequest(model="mogp", check=True, config=STEPS.within(1), options={"num_inducing": 8}).fit(data)
-    assert (fitted.check.how, fitted.check.num_rows) == ("held out", 100)
+    assert (fitted.check.how, fitted.check.num_rows) == ("held out", 200)
     assert fitted.history.num_rows == FEW_ROWS
     whole = FitRequest(model="mogp", config=STEPS.within(1), options={"num_inducing": 8}).fit(data)
-    assert (whole.check, whole.history.num_rows) == (None, FEW_ROWS + 100)
+    assert (whole.check, whole.history.num_rows) == (None, FEW_ROWS + 200)
 
 
 def test_few_rows_trained_by_steps_are_checked_by_a_shorter_fit():

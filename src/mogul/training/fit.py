@@ -190,7 +190,7 @@ def fit(
             most 8. A file that claims more is refused before it is read.
         check: whether to score each output at rows that were not trained on, beside least squares and the mean:
             `Fitted.check`, and `print(fitted)` shows it. Exact GPs predict each row from the others, at little cost.
-            With more than 2,500 rows, validation rows are scored, or 2 % of the rows (100 to 500) that are not trained
+            With more than 2,500 rows, validation rows are scored, or 2 % of the rows (200 to 500) that are not trained
             on, which mean="auto" has in any case. Otherwise a second fit is scored, without a fifth of the rows and in
             a third of the epochs.
         verbose: 0 says nothing; 1 shows on a terminal or in a notebook what is being done and how many are left; 2 also

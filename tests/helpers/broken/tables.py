@@ -237,7 +237,7 @@ def no_such_file(rng: np.random.Generator, folder: Path) -> Case:
 def folder_in_place_of_a_file(rng: np.random.Generator, folder: Path) -> Case:
     name = f"t.{pick(rng, 'csv', 'parquet', 'npz', 'mat')}"
     (folder / name).mkdir()
-    return Case(fit(name), "A table must be a file", f"{name} is a folder", "Name a file in it")
+    return Case(fit(name), "A folder must have tables", f"{name} has none", "Name one with files")
 
 
 @kind

@@ -67,6 +67,10 @@ def _paths_of(path: Path) -> list[Path]:
         paths = [path]
     else:
         paths = sorted(Path(each) for each in glob.glob(str(path), recursive=True) if Path(each).is_file())
+    if not paths and path.is_dir():
+        raise FileError(
+            f"A folder must have tables in it; {path} has none. Name one with files that end in {', '.join(SUFFIXES)}."
+        )
     if not paths:
         raise FileError(
             f"A pattern must match at least one table; {str(path)!r} matches none. Check the folder, and the ending: "
