@@ -50,6 +50,13 @@ class TestSmoothFunctions:
         assert fitted.model_name == "n-sbgprn"
 
 
+def test_an_output_that_few_rows_have_is_among_those_that_are_drawn() -> None:
+    x, _, y = smooth(2600)
+    y[np.arange(2600) % 900 > 0, 1] = np.nan  # three values are left
+    fitted = mogul.fit(x, y, model="n-sbgprn", epochs=1, num_inducing=5, check=False, verbose=0)
+    assert np.isfinite(fitted.predict(x[:50]).std).all()
+
+
 def test_very_many_rows_or_outputs_are_trained_by_minibatches_alone() -> None:
     assert options_from_exact_gps({}, 100_000, 1) is None
     assert options_from_exact_gps({}, 2600, 25) is None

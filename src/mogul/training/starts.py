@@ -55,6 +55,7 @@ Options = Mapping[str, Any]
 Autoregressive = bool | Literal["auto"]
 
 _FEW = 10  # rows to build a model on, where only its parts are looked at
+_OF_EACH = 20  # rows of each output among some that are drawn
 
 _log = logging.getLogger(__name__)
 
@@ -381,10 +382,11 @@ class Task:
         return ExactStart.of(some, seed, plane=plane, rough=True, reweighted=0, kernel=kernel, bar=self.saving.bar)
 
     def _some(self, batch: Batch, number: int) -> Batch:
-        """Rows drawn at random."""
-        return batch.rows(
-            torch.randperm(len(batch), generator=torch.Generator().manual_seed(self.config.seed))[:number]
-        )
+        """Rows drawn at random, but for some of each output, which come first: an output may be known in few rows."""
+        order = torch.randperm(len(batch), generator=torch.Generator().manual_seed(self.config.seed))
+        observed = batch.observed[order]
+        of_each = (observed & (observed.cumsum(0) <= _OF_EACH)).any(1)
+        return batch.rows(torch.cat([order[of_each], order[~of_each]])[:number])
 
     def _found(
         self, batch: Batch, options: Options, exact: ExactStart | None, regressor: RegressorMean | None
