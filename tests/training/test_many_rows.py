@@ -50,6 +50,7 @@ class TestSmoothFunctions:
         assert fitted.model_name == "n-sbgprn"
 
 
+@pytest.mark.filterwarnings("ignore:Outputs should have at least 10 values")
 def test_an_output_that_few_rows_have_is_among_those_that_are_drawn() -> None:
     x, _, y = smooth(2600)
     y[np.arange(2600) % 900 > 0, 1] = np.nan  # three values are left
